@@ -1,0 +1,234 @@
+"""Every stored tensor of a model: the one place where parameters are counted.
+
+Operators take their matrices from here, so the weights that a step reads and the parameters
+that a checkpoint holds can't disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from perfmodel.specs.model import (
+    Attention,
+    DenseFfn,
+    GatedDeltaNet,
+    LatentAttention,
+    Layer,
+    Mamba1,
+    Mamba2,
+    Model,
+    MoeFfn,
+    Norm,
+)
+
+Role = Literal["linear", "expert", "router", "embedding", "head", "vector"]
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A matrix of ``rows`` (contracted) × ``columns`` (produced), ``copies`` of it, with a bias.
+
+    ``bias`` is the elements of one copy's bias vector. A vector (norm, scale, bias alone) has
+    ``rows`` 1 and role ``vector``.
+    """
+
+    name: str
+    role: Role
+    rows: int
+    columns: int
+    bias: int = 0
+    copies: int = 1
+
+    @property
+    def elements(self) -> int:
+        """Stored elements, biases and copies included."""
+        return self.copies * (self.rows * self.columns + self.bias)
+
+
+def _vector(name: str, elements: int) -> Weight:
+    return Weight(name, "vector", 1, elements)
+
+
+def _linear(name: str, rows: int, columns: int, bias: bool = False) -> Weight:
+    return Weight(name, "linear", rows, columns, columns if bias else 0)
+
+
+def norm_elements(norm: Norm, width: int) -> int:
+    """Stored elements of a norm over ``width``."""
+    return width * (norm.weight + norm.bias)
+
+
+def attention_weights(a: Attention, hidden: int, norm: Norm) -> Iterator[Weight]:
+    """Projections of MHA, GQA or MQA: one fused QKV matrix, the output, and the small vectors."""
+    q = a.heads * a.head_dim
+    k = a.kv_heads * a.head_dim
+    v = a.kv_heads * a.value_dim
+    gate = a.heads * a.value_dim if a.output_gate else 0
+    bias = a.q_bias * (q + gate) + a.kv_bias * (k + v)
+    yield Weight("qkv_proj", "linear", hidden, q + gate + k + v, bias)
+    yield _linear("o_proj", a.heads * a.value_dim, hidden, a.out_bias)
+    if a.qk_norm == "head":
+        yield _vector("qk_norm", 2 * a.head_dim)
+    elif a.qk_norm == "width":
+        yield _vector("qk_norm", q + k)
+    if a.sinks:
+        yield _vector("sinks", a.heads)
+
+
+def latent_weights(a: LatentAttention, hidden: int) -> Iterator[Weight]:
+    """MLA: down-projections to the latents, up-projections to the heads, the output."""
+    qk = a.nope_dim + a.rope_dim
+    if a.q_rank is None:
+        yield _linear("q_proj", hidden, a.heads * qk)
+    else:
+        yield _linear("q_a_proj", hidden, a.q_rank, a.bias)
+        yield _vector("q_a_norm", a.q_rank)
+        yield _linear("q_b_proj", a.q_rank, a.heads * qk)
+    yield _linear("kv_a_proj", hidden, a.kv_rank + a.rope_dim, a.bias)
+    yield _vector("kv_a_norm", a.kv_rank)
+    yield _linear("kv_b_proj", a.kv_rank, a.heads * (a.nope_dim + a.value_dim))
+    yield _linear("o_proj", a.heads * a.value_dim, hidden, a.bias)
+    if a.indexer is not None:
+        index = a.indexer
+        yield _linear("indexer.q_proj", a.q_rank or hidden, index.heads * index.head_dim)
+        yield _linear("indexer.k_proj", hidden, index.head_dim)
+        yield _vector("indexer.k_norm", 2 * index.head_dim)
+        yield Weight("indexer.weights_proj", "router", hidden, index.heads)
+
+
+def delta_weights(d: GatedDeltaNet, hidden: int) -> Iterator[Weight]:
+    """Gated delta net: fused input projections, a short convolution, the output."""
+    keys = d.key_heads * d.key_dim
+    values = d.value_heads * d.value_dim
+    yield _linear("in_proj_qkvz", hidden, 2 * keys + 2 * values)
+    yield Weight("in_proj_ba", "router", hidden, 2 * d.value_heads)
+    yield _vector("conv", (2 * keys + values) * d.conv_kernel)
+    yield _vector("decay", 2 * d.value_heads)  # A_log and dt_bias
+    yield _vector("gated_norm", d.value_dim)
+    yield _linear("out_proj", values, hidden)
+
+
+def mamba2_weights(m: Mamba2, hidden: int) -> Iterator[Weight]:
+    """Mamba-2: z, x, B, C and dt from one projection, a convolution over x, B, C, the output."""
+    conv = m.inner + 2 * m.groups * m.state
+    yield _linear("in_proj", hidden, m.inner + conv + m.heads, m.bias)
+    yield _vector("conv", conv * (m.conv_kernel + m.conv_bias))
+    yield _vector("decay", 3 * m.heads)  # A_log, D and dt_bias
+    if m.gated_norm:
+        yield _vector("gated_norm", m.inner)
+    yield _linear("out_proj", m.inner, hidden, m.bias)
+
+
+def mamba1_weights(m: Mamba1, hidden: int) -> Iterator[Weight]:
+    """Mamba-1: x and z, a convolution over x, dt/B/C from x, dt to the inner width, the output."""
+    yield _linear("in_proj", hidden, 2 * m.inner, m.bias)
+    yield _vector("conv", m.inner * (m.conv_kernel + m.conv_bias))
+    yield _linear("x_proj", m.inner, m.dt_rank + 2 * m.state)
+    yield _linear("dt_proj", m.dt_rank, m.inner, bias=True)
+    yield _vector("decay", m.inner * m.state + m.inner)  # A_log and D
+    if m.inner_norms:
+        yield _vector("inner_norms", m.dt_rank + 2 * m.state)
+    yield _linear("out_proj", m.inner, hidden, m.bias)
+
+
+def dense_weights(f: DenseFfn, hidden: int, prefix: str = "ffn") -> Iterator[Weight]:
+    """Feed-forward block: gate and up fused where gated, then down."""
+    up = f.width * (2 if f.gated else 1)
+    yield _linear(f"{prefix}.{'gate_up' if f.gated else 'up'}_proj", hidden, up, f.up_bias)
+    yield _linear(f"{prefix}.down_proj", f.width, hidden, f.down_bias)
+
+
+def moe_weights(f: MoeFfn, hidden: int) -> Iterator[Weight]:
+    """Router, experts (as copies of two matrices), and the shared expert."""
+    yield Weight("router", "router", hidden, f.experts, f.experts if f.router_bias else 0)
+    if f.correction_bias:
+        yield _vector("router.correction", f.experts)
+    up = f.width * (2 if f.gated else 1)
+    up_name = "experts.gate_up_proj" if f.gated else "experts.up_proj"
+    yield Weight(up_name, "expert", hidden, up, up if f.bias else 0, f.experts)
+    yield Weight(
+        "experts.down_proj", "expert", f.width, hidden, hidden if f.bias else 0, f.experts
+    )
+    if f.shared is not None:
+        yield from dense_weights(f.shared, hidden, "shared_expert")
+    if f.shared_gate:
+        yield Weight("shared_expert_gate", "router", hidden, 1)
+
+
+def mixer_weights(layer: Layer, hidden: int, norm: Norm) -> Iterator[Weight]:
+    """Tensors of a layer's sequence mixer."""
+    mixer = layer.mixer
+    if isinstance(mixer, Attention):
+        yield from attention_weights(mixer, hidden, norm)
+    elif isinstance(mixer, LatentAttention):
+        yield from latent_weights(mixer, hidden)
+    elif isinstance(mixer, GatedDeltaNet):
+        yield from delta_weights(mixer, hidden)
+    elif isinstance(mixer, Mamba2):
+        yield from mamba2_weights(mixer, hidden)
+    elif isinstance(mixer, Mamba1):
+        yield from mamba1_weights(mixer, hidden)
+
+
+def ffn_weights(layer: Layer, hidden: int) -> Iterator[Weight]:
+    """Tensors of a layer's feed-forward block."""
+    if isinstance(layer.ffn, DenseFfn):
+        yield from dense_weights(layer.ffn, hidden)
+    elif isinstance(layer.ffn, MoeFfn):
+        yield from moe_weights(layer.ffn, hidden)
+
+
+def layer_weights(layer: Layer, hidden: int, norm: Norm) -> Iterator[Weight]:
+    """Every tensor of one layer."""
+    if layer.norms:
+        yield _vector("norms", layer.norms * norm_elements(norm, hidden))
+    yield from mixer_weights(layer, hidden, norm)
+    yield from ffn_weights(layer, hidden)
+
+
+def embedding_weights(model: Model) -> Iterator[Weight]:
+    """Tensors before the first layer; the token table is the head's too where tied."""
+    width = model.embedding_width or model.hidden
+    yield Weight("embedding", "embedding", model.vocab, width)
+    if model.position_rows:
+        yield Weight("positions", "embedding", model.position_rows, model.hidden)
+    if model.embedding_norms:
+        elements = model.embedding_norms * norm_elements(model.norm, model.hidden)
+        yield _vector("embedding_norm", elements)
+    if model.embedding_width:
+        yield _linear("embedding_in", width, model.hidden)
+        yield _linear("embedding_out", model.hidden, width)
+
+
+def head_weights(model: Model) -> Iterator[Weight]:
+    """Tensors behind the last layer; none for the head itself where it is tied."""
+    if model.final_norm:
+        yield _vector("final_norm", norm_elements(model.norm, model.hidden))
+    if model.head:
+        bias = model.vocab if model.head_bias else 0
+        if not model.tied:
+            width = model.embedding_width or model.hidden
+            yield Weight("lm_head", "head", width, model.vocab, bias)
+        elif bias:
+            yield _vector("lm_head.bias", bias)
+
+
+def model_weights(model: Model) -> Iterator[Weight]:
+    """Every tensor of the main network's text model, layer by layer."""
+    yield from embedding_weights(model)
+    for layer in model.layers:
+        yield from layer_weights(layer, model.hidden, model.norm)
+    yield from head_weights(model)
+
+
+def mtp_weights(model: Model) -> Iterator[Weight]:
+    """Tensors of the multi-token-prediction modules (their copies of embedding and head apart)."""
+    if model.mtp is None:
+        return
+    for layer in model.mtp.layers:
+        if model.mtp.projection:
+            yield _linear("mtp.projection", 2 * model.hidden, model.hidden)
+        yield _vector("mtp.norms", model.mtp.norms * norm_elements(model.norm, model.hidden))
+        yield from layer_weights(layer, model.hidden, model.norm)
