@@ -70,9 +70,9 @@ def attention_weights(a: Attention, hidden: int) -> Iterator[Weight]:
     yield Weight("qkv_proj", "linear", hidden, q + gate + k + v, bias)
     yield _linear("o_proj", a.heads * a.value_dim, hidden, a.out_bias)
     if a.qk_norm == "head":
-        yield _vector("qk_norm", 2 * a.head_dim)
+        yield _vector("qk_norm", 2 * a.head_dim * (1 + a.qk_norm_bias))
     elif a.qk_norm == "width":
-        yield _vector("qk_norm", q + k)
+        yield _vector("qk_norm", (q + k) * (1 + a.qk_norm_bias))
     if a.sinks:
         yield _vector("sinks", a.heads)
 

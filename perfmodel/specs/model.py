@@ -42,6 +42,8 @@ class Attention(Spec):
     qk_norm: Literal["none", "head", "width"] = "none"
     """``head``: one vector of head_dim for all query heads, one for the keys (Qwen3);
     ``width``: a vector over all heads (OLMo-2, MiniMax-M2, Command-R+)."""
+    qk_norm_bias: bool = False
+    """The norms of queries and keys carry a bias too (Persimmon)."""
     window: Width | None = None
     """Keys that a query sees at most, itself included; None sees all."""
     chunked: bool = False
@@ -216,7 +218,9 @@ class Model(Spec):
     """Width of the embedding where projections lead to and from the hidden width (OPT-350m)."""
     embedding_norms: CountOrNone = 0
     final_norm: bool = True
-    max_positions: Width | None = None
+    max_positions: Annotated[int, Field(gt=0, le=2**30)] | None = None
+    state_dtype: Literal["fp32", "bf16", "fp16"] = "bf16"
+    """The format of recurrent states; the short convolution's inputs stay in 16 bits."""
     vision_parameters: Annotated[int, Field(ge=0)] = 0
     mtp: Mtp | None = None
     checkpoint: CheckpointFormat | None = None

@@ -1,0 +1,232 @@
+"""Families that mix attention with linear attention or state-space layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from perfmodel.specs.architectures.attention import LAYER_TYPES, read_attention
+from perfmodel.specs.architectures.config import MAX_HEADS, Config
+from perfmodel.specs.architectures.dense import LLAMA, NEVER, QWEN3
+from perfmodel.specs.architectures.family import Family, Shape, Switch
+from perfmodel.specs.architectures.feedforward import moe_layers, read_dense, sparse_steps
+from perfmodel.specs.architectures.moe import QWEN2_EXPERTS, experts_of
+from perfmodel.specs.architectures.mtp import next_token_modules
+from perfmodel.specs.model import (
+    Ffn,
+    GatedDeltaNet,
+    Mamba1,
+    Mamba2,
+    Mixer,
+)
+
+MAX_KERNEL = 2**10
+DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+
+
+def state_dtype(config: Config, shape: Shape) -> Mapping[str, Any]:
+    """The format of the recurrent state, where the config says it."""
+    for key in ("mamba_ssm_dtype", "mamba_ssm_cache_dtype"):
+        if config.text(key) is not None:
+            return {"state_dtype": DTYPES[config.choice(key, DTYPES, default="bfloat16")]}
+    return {}
+
+
+def read_delta(config: Config) -> GatedDeltaNet:
+    """Qwen3-Next's linear attention."""
+    return GatedDeltaNet(
+        key_heads=config.integer("linear_num_key_heads", default=16, high=MAX_HEADS),
+        value_heads=config.integer("linear_num_value_heads", default=32, high=MAX_HEADS),
+        key_dim=config.integer("linear_key_head_dim", default=128),
+        value_dim=config.integer("linear_value_head_dim", default=128),
+        conv_kernel=config.integer("linear_conv_kernel_dim", default=4, high=MAX_KERNEL),
+    )
+
+
+def qwen3_next_layers(config: Config, family: Family, shape: Shape) -> Sequence[Mixer]:
+    """Full attention in each ``full_attention_interval``-th layer, gated delta nets elsewhere."""
+    kinds = config.names("layer_types", shape.layers, LAYER_TYPES)
+    if kinds is None:
+        step = config.integer("full_attention_interval", default=4)
+        kinds = [
+            "linear_attention" if (layer + 1) % step else "full_attention"
+            for layer in range(shape.layers)
+        ]
+    mixers: dict[str, Mixer] = {"full_attention": read_attention(config, family, shape)}
+    if "linear_attention" in kinds:
+        mixers["linear_attention"] = read_delta(config)
+    for position, kind in enumerate(kinds):
+        if kind not in mixers:
+            known = "full_attention or linear_attention"
+            raise config.fault(f"layer_types.{position}", f"must be {known}, not {kind!r}")
+    return [mixers[kind] for kind in kinds]
+
+
+QWEN3_NEXT = replace(
+    QWEN3,
+    mixers=qwen3_next_layers,
+    ffns=moe_layers(QWEN2_EXPERTS, sparse_steps),
+    kv_heads=2,
+    head_dim=256,
+    output_gate=Switch(True, ("attn_output_gate",)),
+    rotary=0.25,
+    extras=state_dtype,
+    mtp=next_token_modules,
+)
+
+
+def mamba2_layers(config: Config, family: Family, shape: Shape) -> Sequence[Mixer]:
+    """Mamba-2 in each layer (Codestral-Mamba)."""
+    layer = Mamba2(
+        heads=config.integer("num_heads", default=128, high=MAX_HEADS),
+        head_dim=config.integer("head_dim", default=64),
+        state=config.integer("state_size", default=128),
+        groups=config.integer("n_groups", default=8, high=MAX_HEADS),
+        conv_kernel=config.integer("conv_kernel", default=4, high=MAX_KERNEL),
+        conv_bias=config.flag("use_conv_bias", default=True),
+        bias=config.flag("use_bias", default=False),
+    )
+    expanded = int(config.number("expand", default=2, high=64) * shape.hidden)
+    if layer.inner != expanded:
+        raise config.fault(
+            "num_heads", f"heads × head_dim must be expand × hidden ({expanded}), not {layer.inner}"
+        )
+    return [layer] * shape.layers
+
+
+def no_ffns(config: Config, family: Family, shape: Shape) -> Sequence[Ffn | None]:
+    """Layers that are mixers alone."""
+    return [None] * shape.layers
+
+
+def jamba_layers(config: Config, family: Family, shape: Shape) -> Sequence[Mixer]:
+    """Attention in each ``attn_layer_period``-th layer, Mamba-1 elsewhere."""
+    period = config.integer("attn_layer_period", default=8)
+    offset = config.integer("attn_layer_offset", default=4, low=0)
+    rank = config.data.get("mamba_dt_rank")
+    dt_rank = -(-shape.hidden // 16) if rank == "auto" else None
+    mamba = Mamba1(
+        inner=shape.hidden * config.integer("mamba_expand", default=2, high=64),
+        state=config.integer("mamba_d_state", default=16),
+        dt_rank=dt_rank or config.integer("mamba_dt_rank", default=-(-shape.hidden // 16)),
+        conv_kernel=config.integer("mamba_d_conv", default=4, high=MAX_KERNEL),
+        conv_bias=config.flag("mamba_conv_bias", default=True),
+        bias=config.flag("mamba_proj_bias", default=False),
+        inner_norms=True,
+    )
+    attention = read_attention(config, family, shape)
+    return [attention if layer % period == offset else mamba for layer in range(shape.layers)]
+
+
+def jamba_sparse(config: Config, shape: Shape) -> Sequence[bool]:
+    """MoE in each ``expert_layer_period``-th layer."""
+    period = config.integer("expert_layer_period", default=2)
+    offset = config.integer("expert_layer_offset", default=1, low=0)
+    experts = config.integer("num_experts", default=16)
+    return [experts > 1 and layer % period == offset for layer in range(shape.layers)]
+
+
+NEMOTRON_LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+NEMOTRON_KINDS = {
+    **NEMOTRON_LETTERS,
+    **{kind: kind for kind in NEMOTRON_LETTERS.values()},
+    "linear_attention": "mamba",
+    "full_attention": "attention",
+}
+
+
+def nemotron_kinds(config: Config, shape: Shape) -> list[str]:
+    """What each block is: mamba, attention, mlp or moe.
+
+    Raises:
+        InputError: no pattern, one of the wrong length, or a letter that isn't known.
+    """
+    key, pattern = config.find("hybrid_override_pattern", "layers_block_type")
+    if pattern is None:
+        raise config.fault(key, "missing; it must have one letter of M * - E per layer")
+    if not isinstance(pattern, str | list):
+        raise config.fault(key, "must be text or a list")
+    if len(pattern) != shape.layers:
+        raise config.fault(
+            key, f"must have one item per layer ({shape.layers}), not {len(pattern)}"
+        )
+    for position, item in enumerate(pattern):
+        if not isinstance(item, str) or item not in NEMOTRON_KINDS:
+            known = ", ".join(NEMOTRON_KINDS)
+            raise config.fault(f"{key}.{position}", f"must be one of {known}, not {item!r:.40}")
+    return [NEMOTRON_KINDS[item] for item in pattern]
+
+
+def nemotron_mixers(config: Config, family: Family, shape: Shape) -> Sequence[Mixer | None]:
+    """The blocks that mix: Mamba-2 and attention without rotary positions."""
+    kinds = nemotron_kinds(config, shape)
+    mixers: dict[str, Mixer] = {}
+    if "attention" in kinds:
+        mixers["attention"] = read_attention(config, family, shape)
+    if "mamba" in kinds:
+        mixers["mamba"] = Mamba2(
+            heads=config.integer("mamba_num_heads", default=128, high=MAX_HEADS),
+            head_dim=config.integer("mamba_head_dim", default=64),
+            state=config.integer("ssm_state_size", default=128),
+            groups=config.integer("n_groups", default=8, high=MAX_HEADS),
+            conv_kernel=config.integer("conv_kernel", default=4, high=MAX_KERNEL),
+            conv_bias=config.flag("use_conv_bias", default=True),
+            bias=config.flag("use_bias", "mamba_proj_bias", default=False),
+        )
+    return [mixers.get(kind) for kind in kinds]
+
+
+def nemotron_shared(config: Config, width: int) -> int:
+    """Shared experts have a width of their own."""
+    count = config.integer("n_shared_experts", default=1, low=0, high=MAX_HEADS)
+    return count * config.integer("moe_shared_expert_intermediate_size", default=width)
+
+
+NEMOTRON_EXPERTS = experts_of("moe_intermediate_size", correction=True, shared=nemotron_shared)
+
+
+def nemotron_ffns(config: Config, family: Family, shape: Shape) -> Sequence[Ffn | None]:
+    """The blocks that don't mix: dense MLPs and mixtures of experts."""
+    kinds = nemotron_kinds(config, shape)
+    if config.optional("moe_latent_size") is not None:
+        raise config.fault("moe_latent_size", "experts in a latent space aren't supported")
+    ffns: dict[str, Ffn] = {}
+    if "mlp" in kinds:
+        ffns["mlp"] = read_dense(config, family, shape)
+    if "moe" in kinds:
+        ffns["moe"] = NEMOTRON_EXPERTS(config, family, shape)
+    return [ffns.get(kind) for kind in kinds]
+
+
+FAMILIES: Mapping[str, Family] = {
+    "qwen3_next": QWEN3_NEXT,
+    "qwen3_5_text": replace(QWEN3_NEXT, ffns=LLAMA.ffns, kv_heads=4),
+    "qwen3_5_moe_text": replace(QWEN3_NEXT, ffns=moe_layers(QWEN2_EXPERTS)),
+    "mamba2": replace(LLAMA, mixers=mamba2_layers, ffns=no_ffns, norms=1, extras=state_dtype),
+    "jamba": replace(
+        LLAMA,
+        mixers=jamba_layers,
+        ffns=moe_layers(experts_of("intermediate_size", top_k=2), jamba_sparse),
+        kv_heads=8,
+        qkv_bias=NEVER,
+        out_bias=NEVER,
+        up_bias=NEVER,
+        down_bias=NEVER,
+        rotary=0.0,
+        extras=state_dtype,
+    ),
+    "nemotron_h": replace(
+        LLAMA,
+        mixers=nemotron_mixers,
+        ffns=nemotron_ffns,
+        norms=1,
+        kv_heads=8,
+        head_dim=128,
+        qkv_bias=Switch(False, ("attention_bias",)),
+        out_bias=Switch(False, ("attention_bias",)),
+        gated=False,
+        rotary=0.0,
+        extras=state_dtype,
+    ),
+}

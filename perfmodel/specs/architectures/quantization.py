@@ -1,0 +1,91 @@
+"""The number format of a checkpoint, from ``quantization_config``."""
+
+from __future__ import annotations
+
+from perfmodel.specs.architectures.config import Config
+from perfmodel.specs.model import CheckpointFormat
+
+METHODS = (
+    "fp8",
+    "fbgemm_fp8",
+    "mxfp4",
+    "awq",
+    "gptq",
+    "compressed-tensors",
+    "modelopt",
+    "nvfp4",
+    "bitsandbytes",
+)
+BLOCK = [128, 128]
+
+
+def read_checkpoint(config: Config) -> CheckpointFormat | None:
+    """The checkpoint's format; None where it isn't quantised.
+
+    Raises:
+        InputError: a method, bit width or block that isn't known.
+    """
+    section = config.section("quantization_config") or config.section("compression_config")
+    if section is None:
+        return None
+    if "quant_method" not in section.data:
+        if section.flag("load_in_8bit", "load_in_4bit", default=False):
+            return _bitsandbytes(section)
+        algorithm = section.text("quant_algo")
+        if algorithm is not None:
+            return _modelopt(section)
+    method = section.choice("quant_method", METHODS, default="")
+    if method == "mxfp4":
+        return CheckpointFormat(weights="mxfp4", experts_only=True)
+    if method in ("fp8", "fbgemm_fp8"):
+        return _fp8(section)
+    if method in ("awq", "gptq"):
+        return _by_bits(section, section.optional("bits", "w_bit", high=64) or 4, "int")
+    if method == "bitsandbytes":
+        return _bitsandbytes(section)
+    if method == "compressed-tensors":
+        return _compressed(section)
+    return _modelopt(section)
+
+
+def _fp8(section: Config) -> CheckpointFormat:
+    block = section.integers("weight_block_size", low=1, high=2**14)
+    if block is None:
+        return CheckpointFormat(weights="fp8")
+    if block != BLOCK:
+        raise section.fault("weight_block_size", f"must be {BLOCK}, not {block}")
+    return CheckpointFormat(weights="fp8_block")
+
+
+def _by_bits(section: Config, bits: int, kind: str) -> CheckpointFormat:
+    known = {("int", 4): "int4", ("int", 8): "int8", ("float", 8): "fp8", ("float", 4): "nvfp4"}
+    if (kind, bits) not in known:
+        allowed = ", ".join(f"{name} of {width} bits" for name, width in known)
+        raise section.fault("bits", f"{kind} of {bits} bits isn't known; known: {allowed}")
+    return CheckpointFormat(weights=known[kind, bits])
+
+
+def _bitsandbytes(section: Config) -> CheckpointFormat:
+    if section.flag("load_in_8bit", default=False):
+        return CheckpointFormat(weights="int8")
+    return CheckpointFormat(weights="int4")
+
+
+def _compressed(section: Config) -> CheckpointFormat:
+    groups = section.section("config_groups")
+    first = groups.section(next(iter(groups.data), "")) if groups else None
+    weights = first.section("weights") if first else None
+    if weights is None:
+        raise section.fault("config_groups", "missing; its first group must describe weights")
+    kind = weights.choice("type", ("int", "float"), default="int")
+    return _by_bits(weights, weights.integer("num_bits", high=64), kind)
+
+
+def _modelopt(section: Config) -> CheckpointFormat:
+    inner = section.section("quantization") or section
+    algorithm = (inner.text("quant_algo", default="nvfp4") or "nvfp4").upper()
+    if algorithm.startswith("FP8"):
+        return CheckpointFormat(weights="fp8")
+    if "NVFP4" in algorithm:
+        return CheckpointFormat(weights="nvfp4")
+    raise inner.fault("quant_algo", f"must be FP8 or NVFP4, not {algorithm!r}")
