@@ -16,6 +16,9 @@ from perfmodel.operators.record import Collective, Operator
 from perfmodel.specs.hardware import Hardware
 from perfmodel.units import MICROSECOND
 
+NODE_GPUS = 8
+"""GPUs of one server, which reach each other over PCIe where no faster link joins them."""
+
 Bound = Literal["compute", "memory", "network", "launch"]
 
 
@@ -84,14 +87,32 @@ class DeviceModel:
             share.spread,
         )
 
-    def _exchange(self, operator: Collective) -> KernelTime:
-        inside = operator.span <= self.hardware.link_domain
-        rate = self.hardware.link_bandwidth if inside else self.hardware.network_bandwidth
-        if rate is None:
+    def wire_rate(self, span: int) -> tuple[float, bool]:
+        """Bytes/s per direction between ``span`` neighbouring GPUs, and whether one node holds
+        them: over the link inside its domain, over PCIe inside a server, else over the network.
+
+        Raises:
+            InputError: the profile lacks the way that is needed.
+        """
+        hardware = self.hardware
+        if span <= hardware.link_domain:
+            return hardware.link_bandwidth, True
+        if span <= NODE_GPUS:
+            if hardware.pcie_bandwidth is None:
+                raise InputError(
+                    f"{hardware.name}: {span} GPUs need a way to each other, and the profile has "
+                    "neither a link for so many nor pcie.gb_s_per_direction"
+                )
+            return hardware.pcie_bandwidth, True
+        if hardware.network_bandwidth is None:
             raise InputError(
-                f"{self.hardware.name}: {operator.span} GPUs need a network between nodes of "
-                f"{self.hardware.link_domain}, and the profile has no network.gb_s_per_gpu"
+                f"{hardware.name}: {span} GPUs span several nodes, and the profile has no "
+                "network.gb_s_per_gpu"
             )
+        return hardware.network_bandwidth, False
+
+    def _exchange(self, operator: Collective) -> KernelTime:
+        rate, inside = self.wire_rate(operator.span)
         memory = operator.bytes / self.hardware.memory_bandwidth
         network = operator.wire_bytes / rate
         roof = maximum(network, memory)

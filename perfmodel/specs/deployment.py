@@ -31,7 +31,7 @@ class Deployment(Spec):
     engine: str = "vllm"
     """An engine's name or YAML file: its memory reserve and default limits."""
     execution: Literal["graph", "eager"] = "graph"
-    """Decode kernels replayed from a captured graph, or launched one by one."""
+    """Kernels replayed from a captured graph, or launched one by one."""
     attention: Literal["fused", "unfused"] = "fused"
     """Whether the attention kernel keeps its scores on chip."""
     kv_layout: Literal["paged", "contiguous", "flat"] | None = None
