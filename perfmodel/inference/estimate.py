@@ -113,7 +113,7 @@ def _warnings(model: Model, workload: Workload, plan: Plan, memory: Memory) -> t
             "throughput with several batches in flight is higher"
         )
     if not np.all(memory.fits):
-        notes.append("the batch doesn't fit: times are of a deployment that can't be run")
+        notes.append("what doesn't fit can't be run, whatever its times")
     return tuple(notes)
 
 

@@ -93,14 +93,18 @@ class _Stage:
     """What is left for the cache; negative where not even the weights fit."""
 
 
-def activation_peak_bytes(model: Model, plan: Plan) -> float:
-    """Peak beside weights and cache in the engine's start-up run: its sampler's logits
-    (whole vocabulary, whatever the tensor parallelism) and hidden states, in bytes.
+def logits_bytes(model: Model, plan: Plan) -> float:
+    """Bytes that one more sequence in a step adds to the activation peak: its logits, the
+    sampler's copies and sort indices over the whole vocabulary, whatever the TP.
     """
+    return plan.engine.activation.bytes_per_logit * model.vocab
+
+
+def activation_peak_bytes(model: Model, plan: Plan) -> float:
+    """Peak beside weights and cache in the engine's start-up run, in bytes."""
     a, limits = plan.engine.activation, plan.limits
-    logits = a.bytes_per_logit * limits.max_num_seqs * model.vocab
     hidden = a.bytes_per_hidden * limits.max_num_batched_tokens * model.hidden
-    return logits + hidden + a.fixed_gib * GIB
+    return limits.max_num_seqs * logits_bytes(model, plan) + hidden + a.fixed_gib * GIB
 
 
 def outside_bytes(plan: Plan) -> float:
@@ -133,6 +137,22 @@ def _floor(value: Quantity) -> Quantity:
     """Rounded down and not below zero; an integer for a number."""
     floored = np.floor(np.maximum(value, 0.0))
     return floored if is_array(floored) and floored.ndim else int(floored)
+
+
+def _most_sequences(
+    room_bytes: float, per_sequence: Quantity, model: Model, plan: Plan
+) -> Quantity:
+    """Sequences that fit a stage, not rounded.
+
+    The room is that beside the limit's activation peak. Up to the engine's own limit the peak
+    doesn't change with the batch; each sequence beyond it needs its logits besides its cache.
+    """
+    own, planned = plan.own_max_num_seqs, plan.limits.max_num_seqs
+    logits = logits_bytes(model, plan)
+    room = room_bytes + (planned - own) * logits
+    within = room / np.maximum(per_sequence, 1e-9)
+    beyond = (room + own * logits) / (per_sequence + logits)
+    return as_quantity(np.where(within <= own, within, np.maximum(beyond, own)))
 
 
 def _longest(fits: Callable[[np.ndarray], np.ndarray], shape: tuple[int, ...]) -> Quantity:
@@ -175,9 +195,7 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
             ok &= np.asarray(sequences * demand(stage, length, grow) <= stage.room_bytes)
         return ok
 
-    most = [
-        s.room_bytes / np.maximum(demand(s, tokens, allocate), 1e-9) for s in stages
-    ]
+    most = [_most_sequences(s.room_bytes, demand(s, tokens, allocate), model, plan) for s in stages]
     fits = np.logical_and.reduce(
         [np.asarray(sequences * demand(s, tokens, allocate) <= s.room_bytes) for s in stages]
     )
@@ -193,8 +211,10 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
         max_sequences=plan.parallel.dp * _floor(np.minimum.reduce(np.broadcast_arrays(*most))),
         max_context=_longest(fits_length, shape),
         kv_bytes_per_token=float(
-            np.asarray(sequence_bytes(tightest.layers, 1, cache)
-                       - sequence_bytes(tightest.layers, 0, cache))
+            np.asarray(
+                sequence_bytes(tightest.layers, 1, cache)
+                - sequence_bytes(tightest.layers, 0, cache)
+            )
         ),
         stage=tightest.index,
     )

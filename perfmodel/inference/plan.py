@@ -37,6 +37,8 @@ class Plan:
     formats: Formats
     engine: Engine
     limits: Limits
+    own_max_num_seqs: int
+    """The engine's limit of sequences before the batch raised it."""
     notes: tuple[str, ...]
 
     def replica_sequences(self, workload: Workload) -> Quantity:
@@ -107,8 +109,10 @@ def _resolve_formats(
     linear, expert, name = _storage(model, deployment)
     quantised = expert if any(isinstance(x.ffn, MoeFfn) for x in model.layers) else linear
     inputs = _inputs(deployment, quantised, hardware)
-    cache = BASE if deployment.kv_cache == "auto" else number_format(
-        deployment.kv_cache, "--kv-cache-dtype"
+    cache = (
+        BASE
+        if deployment.kv_cache == "auto"
+        else number_format(deployment.kv_cache, "--kv-cache-dtype")
     )
     base = supported("bf16", hardware)
     head = quantised if model.checkpoint is not None and model.checkpoint.head else BASE
@@ -142,8 +146,7 @@ def _limits(deployment: Deployment, engine: Engine, hardware: Hardware, batch: i
         )
     return Limits(
         max_num_seqs=deployment.max_num_seqs or max(defaults.max_num_seqs, batch),
-        max_num_batched_tokens=deployment.max_num_batched_tokens
-        or defaults.max_num_batched_tokens,
+        max_num_batched_tokens=deployment.max_num_batched_tokens or defaults.max_num_batched_tokens,
     )
 
 
@@ -163,9 +166,7 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
         raise InputError(f"--dp: {parallel.dp} replicas for a batch of {np.min(workload.batch)}")
     formats, weights, notes = _resolve_formats(model, hardware, deployment)
     engine = load_engine(deployment.engine)
-    limits = _limits(
-        deployment, engine, hardware, _largest_replica_batch(workload, parallel.dp)
-    )
+    limits = _limits(deployment, engine, hardware, _largest_replica_batch(workload, parallel.dp))
     understood = deployment.model_copy(
         update={
             "weights": weights,
@@ -179,4 +180,5 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
             "max_num_batched_tokens": limits.max_num_batched_tokens,
         }
     )
-    return Plan(understood, parallel, formats, engine, limits, notes)
+    own = deployment.max_num_seqs or engine.default_limits(hardware).max_num_seqs
+    return Plan(understood, parallel, formats, engine, limits, own, notes)

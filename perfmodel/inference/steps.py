@@ -76,9 +76,7 @@ def mean_cached(workload: Workload) -> Quantity:
 def decode_step(model: Model, workload: Workload, plan: Plan, device: DeviceModel) -> PhaseCost:
     """One decode step of the whole batch at the mean context."""
     sequences = plan.replica_sequences(workload)
-    return phase_cost(
-        _decode_operators(model, plan, sequences, mean_cached(workload)), device
-    )
+    return phase_cost(_decode_operators(model, plan, sequences, mean_cached(workload)), device)
 
 
 def decode_all(model: Model, workload: Workload, plan: Plan, device: DeviceModel) -> Cost:

@@ -81,7 +81,7 @@ class Gemm(Operator):
 
     @property
     def shape(self) -> Shape:
-        """m tokens, n columns, k contracted, and the batch where there is one."""
+        """M tokens, n columns, k contracted, and the batch where there is one."""
         base: Shape = {"m": self.m, "n": self.n, "k": self.k}
         return base | {"batch": self.batch} if self.batch > 1 else base
 
@@ -146,7 +146,8 @@ class Attention(Operator):
     @property
     def activation_bytes(self) -> Quantity:
         """Queries in and outputs out; unfused, the scores written and read before and after
-        the softmax (four passes over queries × keys per head)."""
+        the softmax (four passes over queries × keys per head).
+        """
         per_query: Quantity = 2.0 * self.heads * (self.qk_dim + self.value_dim)
         if not self.fused:
             per_query = per_query + 4 * 2.0 * self.heads * self.keys

@@ -47,9 +47,7 @@ def layer_state(mixer: Mixer | None) -> State:
     """State of one layer; nothing for attention, whose cache grows instead."""
     if isinstance(mixer, GatedDeltaNet):
         recurrent = mixer.value_heads * mixer.key_dim * mixer.value_dim
-    elif isinstance(mixer, Mamba2):
-        recurrent = mixer.inner * mixer.state
-    elif isinstance(mixer, Mamba1):
+    elif isinstance(mixer, Mamba2) or isinstance(mixer, Mamba1):
         recurrent = mixer.inner * mixer.state
     else:
         return State(0, 0)

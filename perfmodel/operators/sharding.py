@@ -7,7 +7,7 @@ once, on local sizes, and is right for any parallel layout.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfmodel.errors import InputError
 from perfmodel.specs.model import (
@@ -53,25 +53,19 @@ class Parallel:
         return max(1, self.ep // self.tp)
 
 
-def divisors_up_to(number: int, limit: int) -> list[int]:
-    """The divisors of ``number`` that are at most ``limit``."""
-    return [d for d in range(1, min(number, limit) + 1) if number % d == 0]
-
-
 def _share(size: int, ranks: int, what: str, flag: str) -> int:
     if size % ranks:
-        allowed = ", ".join(str(d) for d in divisors_up_to(size, 1024))
-        raise InputError(f"{flag}: {ranks} doesn't divide {size} {what}; allowed: {allowed}")
+        raise InputError(f"{flag}: {ranks} doesn't divide {size} {what}")
     return size // ranks
 
 
 def _share_or_replicate(size: int, ranks: int, what: str, flag: str) -> int:
     """Heads per rank where heads beyond the ranks are replicated, never split below one."""
-    if ranks > size:
-        if ranks % size:
-            raise InputError(f"{flag}: {ranks} is no multiple of {size} {what} to replicate")
-        return 1
-    return _share(size, ranks, what, flag)
+    if ranks <= size:
+        return _share(size, ranks, what, flag)
+    if ranks % size:
+        raise InputError(f"{flag}: {ranks} is no multiple of {size} {what} to replicate")
+    return 1
 
 
 def _local_attention(a: Attention, tp: int) -> Attention:
@@ -121,6 +115,7 @@ def local_layer(layer: Layer, parallel: Parallel) -> Layer:
     """
     if parallel.tp == parallel.ep == 1:
         return layer
+    mixer = _local_mixer(layer, parallel.tp)
     ffn = layer.ffn
     if isinstance(ffn, DenseFfn):
         ffn = _local_dense(ffn, parallel.tp)
@@ -129,7 +124,38 @@ def local_layer(layer: Layer, parallel: Parallel) -> Layer:
         experts = _share(ffn.experts, parallel.ep, "experts", "--ep")
         shared = None if ffn.shared is None else _local_dense(ffn.shared, parallel.tp)
         ffn = ffn.model_copy(update={"width": width, "experts": experts, "shared": shared})
-    return layer.model_copy(update={"mixer": _local_mixer(layer, parallel.tp), "ffn": ffn})
+    return layer.model_copy(update={"mixer": mixer, "ffn": ffn})
+
+
+LARGEST_TP = 64
+"""Tensor-parallel sizes that a refusal lists go up to here."""
+
+
+def possible_tp(model: Model, parallel: Parallel) -> list[int]:
+    """The tensor-parallel sizes up to `LARGEST_TP` that divide ``model``, the rest as given."""
+    return [tp for tp in range(1, LARGEST_TP + 1) if not _refusal(model, replace(parallel, tp=tp))]
+
+
+def _refusal(model: Model, parallel: Parallel) -> str | None:
+    """Why the layers can't be shared out, or None."""
+    try:
+        for layer in set(model.layers):
+            local_layer(layer, parallel)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def _check_experts(model: Model, parallel: Parallel) -> None:
+    if not any(isinstance(layer.ffn, MoeFfn) for layer in model.layers):
+        raise InputError(f"--ep: {parallel.ep}, but {model.name} has no experts; use --ep 1")
+    group = parallel.tp * parallel.dp
+    if group % parallel.ep:
+        raise InputError(f"--ep: {parallel.ep} doesn't divide tp × dp = {group} GPUs of a stage")
+    if max(parallel.ep, parallel.tp) % min(parallel.ep, parallel.tp):
+        raise InputError(
+            f"--ep: {parallel.ep} neither divides --tp {parallel.tp} nor is a multiple of it"
+        )
 
 
 def check_parallel(model: Model, parallel: Parallel) -> None:
@@ -139,17 +165,15 @@ def check_parallel(model: Model, parallel: Parallel) -> None:
         InputError: one line that names the flag, the value and what would do.
     """
     if parallel.pp > len(model.layers):
-        raise InputError(f"--pp: {parallel.pp} stages for {len(model.layers)} layers")
+        raise InputError(
+            f"--pp: {parallel.pp} stages for the {len(model.layers)} layers of {model.name}"
+        )
     if parallel.ep > 1:
-        if not any(isinstance(layer.ffn, MoeFfn) for layer in model.layers):
-            raise InputError(f"--ep: {parallel.ep}, but {model.name} has no experts; use --ep 1")
-        group = parallel.tp * parallel.dp
-        if group % parallel.ep:
-            raise InputError(f"--ep: {parallel.ep} doesn't divide tp·dp = {group}")
-        if max(parallel.ep, parallel.tp) % min(parallel.ep, parallel.tp):
-            raise InputError(f"--ep: {parallel.ep} neither divides nor is a multiple of --tp")
-    for layer in set(model.layers):
-        local_layer(layer, parallel)
+        _check_experts(model, parallel)
+    refusal = _refusal(model, parallel)
+    if refusal:
+        allowed = ", ".join(str(tp) for tp in possible_tp(model, parallel)) or "none"
+        raise InputError(f"{refusal} of {model.name}; --tp may be {allowed}")
 
 
 def stage_layers(model: Model, pp: int) -> Iterator[tuple[Layer, ...]]:
