@@ -83,8 +83,10 @@ def _print_tables(result: Estimate, explain: Explain | None) -> None:
             out.print(made)
     out.print(tables.memory_table(result, detail=explain == "memory"))
     if explain == "operators":
-        for made in tables.operator_tables(result):
+        for made in tables.operator_tables(result, out.width):
             out.print(made)
+        if out.width < tables.WIDE:
+            out.print(f"Shapes and FLOP/B: from {tables.WIDE} columns on, or --csv.")
     _print_notes(out, result)
 
 

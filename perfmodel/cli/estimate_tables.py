@@ -38,7 +38,7 @@ def _phase_column(phase: Phase) -> list[str]:
     total = phase.cost.total
     return [
         seconds(total.time_s),
-        f"{si(float(phase.tokens_per_s), 'token/s')}",
+        f"{digits(float(phase.tokens_per_s))} tokens/s",
         si(float(total.flops), "FLOP"),
         si(float(total.bytes), "B"),
         f"{digits(float(total.arithmetic_intensity))} FLOP/B",

@@ -69,7 +69,7 @@ def allocator(plan: Plan, model: Model, tokens: Quantity) -> Callable[[Quantity]
     longest = int(np.max(np.asarray(tokens)))
     if length is None:
         raise InputError(
-            f"--max-model-len: the contiguous layout reserves a length, and {model.name} states none"
+            f"--max-model-len: the contiguous layout reserves it, and {model.name} states none"
         )
     if length < longest:
         raise InputError(
@@ -94,8 +94,9 @@ class _Stage:
 
 
 def logits_bytes(model: Model, plan: Plan) -> float:
-    """Bytes that one more sequence in a step adds to the activation peak: its logits, the
-    sampler's copies and sort indices over the whole vocabulary, whatever the TP.
+    """Bytes that one more sequence in a step adds to the activation peak.
+
+    Its logits, the sampler's copies and sort indices, over the whole vocabulary whatever the TP.
     """
     return plan.engine.activation.bytes_per_logit * model.vocab
 

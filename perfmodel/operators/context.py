@@ -67,15 +67,21 @@ class Context:
         one = matrix_bytes(stored, weight.rows, weight.columns) + HALF * weight.bias
         return weight.copies * one
 
-    def linear(self, weight: Weight, rows: Quantity | None = None) -> Iterator[Operator]:
-        """A linear layer over ``rows`` (default: all tokens), its input quantised before."""
+    def linear(
+        self, weight: Weight, rows: Quantity | None = None, *, input_ready: bool = False
+    ) -> Iterator[Operator]:
+        """A linear layer over ``rows`` (default: all tokens), its input quantised before.
+
+        ``input_ready``: another layer has quantised the same input already.
+        """
         m = self.step.tokens if rows is None else rows
         in_bytes = HALF
         if self.formats.takes_quantised(weight.role):
             in_bytes = self.formats.inputs.bits / 8
-            yield self.elementwise(
-                f"{weight.name}.quantise_input", HALF * weight.rows, in_bytes * weight.rows, m
-            )
+            if not input_ready:
+                yield self.elementwise(
+                    f"{weight.name}.quantise", HALF * weight.rows, in_bytes * weight.rows, m
+                )
         yield Gemm(
             name=weight.name,
             count=self.count,

@@ -21,10 +21,12 @@ def expected_experts(experts: int, top_k: int, tokens: Quantity) -> Quantity:
     return experts * (1 - (1 - top_k / experts) ** tokens)
 
 
-def dense_operators(f: DenseFfn, c: Context, prefix: str = "ffn") -> Iterator[Operator]:
-    """Up (and gate), activation, down."""
+def dense_operators(
+    f: DenseFfn, c: Context, prefix: str = "ffn", *, input_ready: bool = False
+) -> Iterator[Operator]:
+    """Up (and gate), activation, down; ``input_ready`` as in `Context.linear`."""
     up, down = dense_weights(f, c.hidden, prefix)
-    yield from c.linear(up)
+    yield from c.linear(up, input_ready=input_ready)
     yield c.elementwise(f"{prefix}.activation", HALF * up.columns, HALF * f.width)
     yield from c.linear(down)
 
@@ -79,7 +81,7 @@ def moe_operators(f: MoeFfn, c: Context) -> Iterator[Operator]:
     quantised = c.formats.takes_quantised("expert")
     in_bytes = c.formats.inputs.bits / 8 if quantised else HALF
     if quantised:
-        yield c.elementwise("experts.quantise_input", HALF * c.hidden, in_bytes * c.hidden)
+        yield c.elementwise("experts.quantise", HALF * c.hidden, in_bytes * c.hidden)
     yield from _exchange(f, c, "dispatch", in_bytes)
     up = local["experts.gate_up_proj" if f.gated else "experts.up_proj"]
     yield _grouped(up, c, rows, active)
@@ -88,6 +90,6 @@ def moe_operators(f: MoeFfn, c: Context) -> Iterator[Operator]:
     yield c.elementwise("experts.sum", HALF * f.top_k * c.hidden, HALF * c.hidden)
     yield from _exchange(f, c, "combine", HALF)
     if f.shared is not None:
-        yield from dense_operators(f.shared, c, "shared_expert")
+        yield from dense_operators(f.shared, c, "shared_expert", input_ready=quantised)
     if f.shared_gate:
         yield from c.linear(weights["shared_expert_gate"])

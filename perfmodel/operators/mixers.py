@@ -100,7 +100,7 @@ def _down_projections(
         moved = HALF * a.q_rank
         yield c.elementwise("q_a_norm", moved, moved, weight_bytes=c.vectors(weights["q_a_norm"]))
         yield from c.linear(weights["q_b_proj"])
-    yield from c.linear(weights["kv_a_proj"])
+    yield from c.linear(weights["kv_a_proj"], input_ready=True)
     moved = HALF * a.kv_rank
     yield c.elementwise("kv_a_norm", moved, moved, weight_bytes=c.vectors(weights["kv_a_norm"]))
     moved = HALF * (a.heads + 1) * a.rope_dim
@@ -113,8 +113,8 @@ def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iter
     index = a.indexer
     if index is None:
         return
-    yield from c.linear(weights["indexer.q_proj"])
-    yield from c.linear(weights["indexer.k_proj"])
+    yield from c.linear(weights["indexer.q_proj"], input_ready=True)
+    yield from c.linear(weights["indexer.k_proj"], input_ready=True)
     moved = HALF * index.head_dim
     norm = c.vectors(weights["indexer.k_norm"])
     yield c.elementwise("indexer.k_norm", moved, index_bytes(index), weight_bytes=norm)
@@ -174,8 +174,10 @@ def _per_head(name: str, a: LatentAttention, c: Context, k: int, n: int) -> Gemm
 
 
 def _absorbed(a: LatentAttention, c: Context) -> Iterator[Operator]:
-    """The up-projections are folded into query and output: attention over the latents, one
-    key/value head. With an indexer each query reads its top-k keys only.
+    """The up-projections are folded into query and output.
+
+    Attention runs over the latents, with one key/value head; with an indexer each query reads
+    its top-k keys only.
     """
     yield _per_head("absorb_q", a, c, a.nope_dim, a.kv_rank)
     new, cached = c.step.new, c.step.cached

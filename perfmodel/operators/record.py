@@ -145,8 +145,10 @@ class Attention(Operator):
 
     @property
     def activation_bytes(self) -> Quantity:
-        """Queries in and outputs out; unfused, the scores written and read before and after
-        the softmax (four passes over queries × keys per head).
+        """Queries in and outputs out.
+
+        Unfused, the scores are written and read before and after the softmax: four passes over
+        queries × keys per head.
         """
         per_query: Quantity = 2.0 * self.heads * (self.qk_dim + self.value_dim)
         if not self.fused:
