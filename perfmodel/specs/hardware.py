@@ -27,7 +27,7 @@ from perfmodel.specs.hardware_groups import (
     text,
 )
 from perfmodel.specs.hardware_schema import explain
-from perfmodel.specs.yaml_file import read_yaml
+from perfmodel.specs.yaml_file import one_line, read_yaml
 from perfmodel.units import GIB, GIGA, MEGA, TERA
 
 ARITHMETICS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp6", "fp4", "int4")
@@ -94,7 +94,7 @@ class Hardware(Group):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            raise InputError(f"{where}: {explain(error, cls)}") from None
+            raise InputError(f"{one_line(where)}: {explain(error, cls)}") from None
 
     def peak(self, arithmetic: str) -> float | None:
         """Dense FLOP/s (integer OP/s) of an arithmetic; None when the chip has no such path.
