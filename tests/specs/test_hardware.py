@@ -173,6 +173,11 @@ def test_names_are_forgiving_and_ambiguity_is_not_guessed():
     assert load_hardware("H100-SXM").name == "h100-sxm"
     assert load_hardware("RTX 4090").name == "rtx-4090"
     assert load_hardware("a100-80gb").name == "a100-sxm-80gb"
+    assert load_hardware("A100-SXM4-80GB").name == "a100-sxm-80gb"
+    assert load_hardware("H100-SXM-80GB").name == "h100-sxm"
+    assert load_hardware("L40S-48GB").name == "l40s"
+    with pytest.raises(UnknownNameError, match="h100-sxm"):
+        load_hardware("h100-sxm-96gb")  # another part than the 80 GB one
     with pytest.raises(UnknownNameError, match="h100-nvl, h100-pcie, h100-sxm"):
         load_hardware("h100")
     with pytest.raises(UnknownNameError, match="mi300x"):
