@@ -13,7 +13,9 @@ from perfmodel.errors import InputError
 class Spec(BaseModel):
     """A frozen record that refuses unknown keys and text where a number belongs."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True
+    )
 
     @classmethod
     def parse(cls, data: Mapping[str, Any], where: str) -> Self:

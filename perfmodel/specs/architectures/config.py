@@ -122,7 +122,7 @@ class Config:
             InputError: the value is another.
         """
         value = self.text(key, default=default)
-        if value not in allowed:
+        if value is None or value not in allowed:
             raise self.fault(key, f"must be one of {', '.join(allowed)}, not {shown(value)}")
         return value
 
