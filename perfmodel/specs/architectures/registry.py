@@ -6,12 +6,15 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.errors import UnknownNameError
+from pydantic import ValidationError
+
+from perfmodel.errors import InputError, UnknownNameError
 from perfmodel.specs.architectures import classic, dense, hybrid, latent, moe, statespace
 from perfmodel.specs.architectures.config import Config, shown
 from perfmodel.specs.architectures.family import Family, build_decoder
 from perfmodel.specs.architectures.quantization import read_checkpoint
 from perfmodel.specs.architectures.vision import TOWERS, vision_parameters
+from perfmodel.specs.base import describe
 from perfmodel.specs.model import Model
 
 FAMILIES: Mapping[str, Family] = {
@@ -57,7 +60,10 @@ def build_model(data: Mapping[str, Any], name: str, where: str) -> Model:
     text, text_kind = config, kind
     if kind in MULTIMODAL:
         text, text_kind = text_section(config, kind)
-    model = build_decoder(text, FAMILIES[text_kind], name, kind)
+    try:
+        model = build_decoder(text, FAMILIES[text_kind], name, kind)
+    except ValidationError as error:  # a product of stated sizes is out of a record's bounds
+        raise InputError(f"{where}: {describe(error)}") from None
     updates: dict[str, Any] = {"checkpoint": read_checkpoint(config) or read_checkpoint(text)}
     if kind in TOWERS:
         updates["vision_parameters"] = vision_parameters(config, kind, model.hidden)
