@@ -138,6 +138,8 @@ def dense_weights(f: DenseFfn, hidden: int, prefix: str = "ffn") -> Iterator[Wei
     up = f.width * (2 if f.gated else 1)
     yield _linear(f"{prefix}.{'gate_up' if f.gated else 'up'}_proj", hidden, up, f.up_bias)
     yield _linear(f"{prefix}.down_proj", f.width, hidden, f.down_bias)
+    if f.activation_weights:
+        yield _vector(f"{prefix}.activation", f.activation_weights)
 
 
 def moe_weights(f: MoeFfn, hidden: int) -> Iterator[Weight]:

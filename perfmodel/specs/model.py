@@ -136,6 +136,8 @@ class DenseFfn(Spec):
     up_bias: bool = False
     """Bias on the first projection(s)."""
     down_bias: bool = False
+    activation_weights: CountOrNone = 0
+    """Learned numbers of the activation itself (Apertus' xIELU has 2)."""
 
 
 class MoeFfn(Spec):

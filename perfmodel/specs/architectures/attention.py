@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from perfmodel.specs.architectures.config import MAX_HEADS, Config
+from perfmodel.specs.architectures.config import MAX_HEADS, Config, shown
 from perfmodel.specs.architectures.family import (
     HEAD_DIM,
     KV_HEADS,
@@ -122,7 +122,7 @@ def with_windows(
     base: Attention, windows: Sequence[int | None], chunked: bool = False
 ) -> Sequence[Attention]:
     """``base`` with each layer's window."""
-    made = {None: base}
+    made: dict[int | None, Attention] = {None: base}
     for window in windows:
         if window not in made:
             made[window] = base.model_copy(update={"window": window, "chunked": chunked})
@@ -150,7 +150,7 @@ def layer_type_windows(
     if kinds is None:
         return None
     sizes = {
-        "sliding_attention": config.optional("sliding_window", high=MAX_WINDOW) or default,
+        "sliding_attention": config.optional("sliding_window", low=0, high=MAX_WINDOW) or default,
         "chunked_attention": config.optional("attention_chunk_size", high=MAX_WINDOW),
     }
     for kind, key in zip(WINDOWED, ("sliding_window", "attention_chunk_size"), strict=True):
@@ -177,7 +177,7 @@ def every_layer(absent: int | None) -> Windows:
 
 
 def switched(absent: int | None, first: bool) -> Windows:
-    """Where ``use_sliding_window``: the layers from ``max_window_layers`` on (or all: ``first``)."""
+    """Where ``use_sliding_window``: layers from ``max_window_layers`` on, or all if ``first``."""
 
     def windows(config: Config, shape: Shape) -> Sequence[int | None]:
         if not config.flag("use_sliding_window", default=False):
@@ -198,3 +198,45 @@ def all_but_every(period: int, absent: int | None) -> Windows:
         return [size if (layer + 1) % step else None for layer in range(shape.layers)]
 
     return windows
+
+
+def exaone4_windows(config: Config, shape: Shape) -> Sequence[int | None]:
+    """A pattern of L (window) and G (all) letters, or the period of the layers that see all."""
+    pattern = config.data.get("sliding_window_pattern")
+    if not isinstance(pattern, str):
+        return all_but_every(4, 4096)(config, shape)
+    if not pattern or set(pattern) - {"L", "G"}:
+        raise config.fault("sliding_window_pattern", f"must be L and G, not {shown(pattern)}")
+    size = window_size(config, 4096)
+    kinds = [pattern[layer % len(pattern)] for layer in range(shape.layers - 1)] + ["G"]
+    return [size if kind == "L" else None for kind in kinds]
+
+
+def every_fourth_from_first(config: Config, shape: Shape) -> Sequence[int | None]:
+    """Layers 0, 4, 8 … see all, the others a window (CWM)."""
+    size = window_size(config, 8192)
+    return [size if layer % 4 else None for layer in range(shape.layers)]
+
+
+def smollm3_windows(config: Config, shape: Shape) -> Sequence[int | None]:
+    """Where ``use_sliding_window``: the layers without rotary positions slide."""
+    if not config.flag("use_sliding_window", default=False):
+        return [None] * shape.layers
+    size = window_size(config, None)
+    return [None if rotary else size for rotary in rotary_layers(config, shape)]
+
+
+def rotary_layers(config: Config, shape: Shape) -> Sequence[bool]:
+    """Which layers have rotary positions (SmolLM3, Llama-4).
+
+    Raises:
+        InputError: ``no_rope_layers`` hasn't one item per layer.
+    """
+    stated = config.integers("no_rope_layers", high=1)
+    if not stated:
+        step = config.integer("no_rope_layer_interval", default=4)
+        return [(layer + 1) % step != 0 for layer in range(shape.layers)]
+    if len(stated) != shape.layers:
+        message = f"must have one item per layer ({shape.layers}), not {len(stated)}"
+        raise config.fault("no_rope_layers", message)
+    return [bool(item) for item in stated]

@@ -56,6 +56,12 @@ def chatglm_norm(config: Config) -> Norm:
     return RMS if config.flag("rmsnorm", default=True) else LAYER_NORM
 
 
+def bigcode_layers(config: Config, family: Family, shape: Shape) -> Sequence[Attention]:
+    """StarCoder: one KV head where ``multi_query``, else all."""
+    groups = 1 if config.flag("multi_query", default=True) else read_heads(config)
+    return [with_kv_heads(groups, config, family, shape)] * shape.layers
+
+
 def learned_positions(offset: int = 0) -> Any:
     """Rows of a learned position table: the positions and ``offset`` more (OPT keeps 2)."""
 
@@ -113,7 +119,24 @@ FALCON_BIAS = Switch(False, ("bias",))
 
 FAMILIES: Mapping[str, Family] = {
     "gpt2": GPT2,
+    "gpt_bigcode": replace(GPT2, mixers=bigcode_layers),
     "gptj": GPTJ,
+    "codegen": GPTJ,
+    "gpt_neox": replace(
+        BIASED,
+        tied=False,
+        parallel=Switch(True, ("use_parallel_residual",)),
+        qkv_bias=Switch(True, ("attention_bias",)),
+        out_bias=Switch(True, ("attention_bias",)),
+        rotary=0.25,
+    ),
+    "persimmon": replace(
+        BIASED,
+        tied=False,
+        has_qk_norm=Switch(True, ("qk_layernorm",)),
+        qk_norm_bias=True,
+        rotary=0.5,
+    ),
     "opt": replace(
         BIASED,
         extras=opt_extras,

@@ -8,7 +8,10 @@ from dataclasses import replace
 from perfmodel.specs.architectures.attention import (
     all_but_every,
     attention_layers,
+    every_fourth_from_first,
     every_layer,
+    exaone4_windows,
+    smollm3_windows,
     switched,
 )
 from perfmodel.specs.architectures.family import (
@@ -17,7 +20,8 @@ from perfmodel.specs.architectures.family import (
     Family,
     Switch,
 )
-from perfmodel.specs.architectures.feedforward import dense_layers
+from perfmodel.specs.architectures.feedforward import dense_layers, halved_layers
+from perfmodel.specs.model import Norm
 
 ALWAYS = Switch(True)
 NEVER = Switch(False)
@@ -63,8 +67,28 @@ QWEN3 = replace(
     head_dim=128,
     has_qk_norm=ALWAYS,
 )
+QWEN2_VL = replace(
+    QWEN2,
+    kv_heads=8,
+    defaults={
+        "vocab_size": 152064,
+        "hidden_size": 8192,
+        "intermediate_size": 29568,
+        "num_hidden_layers": 80,
+        "num_attention_heads": 64,
+        "max_position_embeddings": 32768,
+    },
+)
 GEMMA = replace(
     LLAMA,
+    defaults={
+        "vocab_size": 256000,
+        "hidden_size": 3072,
+        "intermediate_size": 24576,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "max_position_embeddings": 8192,
+    },
     tied=True,
     head_dim=256,
     kv_heads=16,
@@ -136,20 +160,142 @@ STARCODER2 = replace(
     down_bias=Switch(True, ("use_bias",)),
 )
 
+APERTUS = replace(
+    LLAMA,
+    gated=False,
+    has_qk_norm=ALWAYS,
+    activation_weights=2,
+    up_bias=NEVER,
+    down_bias=NEVER,
+)
+ERNIE_BIAS = Switch(False, ("use_bias",))
+ERNIE = replace(
+    LLAMA,
+    tied=True,
+    kv_heads=2,
+    head_dim=128,
+    qkv_bias=ERNIE_BIAS,
+    out_bias=ERNIE_BIAS,
+    up_bias=ERNIE_BIAS,
+    down_bias=ERNIE_BIAS,
+)
+HUNYUAN = replace(LLAMA, has_qk_norm=ALWAYS, up_bias=NEVER, down_bias=NEVER)
+INTERNLM_BIAS = Switch(False, ("bias",))
+STABLELM = replace(
+    LLAMA,
+    norm=LAYER_NORM,
+    norms=lambda config: 1 if config.flag("use_parallel_residual", default=False) else 2,
+    parallel=Switch(False, ("use_parallel_residual",)),
+    kv_heads=32,
+    qkv_bias=Switch(False, ("use_qkv_bias",)),
+    out_bias=NEVER,
+    up_bias=NEVER,
+    down_bias=NEVER,
+    has_qk_norm=Switch(False, ("qk_layernorm",)),
+    qk_norm="width",
+    rotary=0.25,
+)
+QWEN1 = replace(
+    LLAMA,
+    qkv_bias=ALWAYS,
+    out_bias=NEVER,
+    up_bias=NEVER,
+    down_bias=NEVER,
+    ffns=halved_layers,
+)
+
 FAMILIES: Mapping[str, Family] = {
-    "llama": LLAMA,
-    "mistral": MISTRAL,
-    "qwen2": QWEN2,
-    "qwen3": QWEN3,
+    "apertus": APERTUS,
+    "arcee": replace(LLAMA, gated=False),
+    "baichuan": replace(LLAMA, qkv_bias=NEVER, out_bias=NEVER, up_bias=NEVER, down_bias=NEVER),
+    "cohere": COHERE,
+    "cohere2": replace(COHERE, has_qk_norm=NEVER, head_dim=128, windows=all_but_every(4, 4096)),
+    "cwm": replace(
+        LLAMA,
+        kv_heads=8,
+        head_dim=128,
+        qkv_bias=NEVER,
+        out_bias=NEVER,
+        windows=every_fourth_from_first,
+    ),
+    "ernie4_5": ERNIE,
+    "exaone": LLAMA,
+    "exaone4": replace(
+        LLAMA,
+        kv_heads=32,
+        qkv_bias=NEVER,
+        out_bias=NEVER,
+        up_bias=NEVER,
+        down_bias=NEVER,
+        has_qk_norm=ALWAYS,
+        windows=exaone4_windows,
+    ),
     "gemma": GEMMA,
     "gemma2": GEMMA2,
     "gemma3_text": GEMMA3,
+    "glm": GLM,
+    "glm4": replace(GLM, norms=4),
+    "granite": LLAMA,
+    "helium": replace(LLAMA, kv_heads=20, head_dim=128, out_bias=NEVER),
+    "hunyuan_v1_dense": HUNYUAN,
+    "hyperclovax": replace(
+        LLAMA, norms=lambda config: 4 if config.flag("use_post_norm", default=True) else 2
+    ),
+    "internlm2": replace(
+        LLAMA, qkv_bias=INTERNLM_BIAS, out_bias=INTERNLM_BIAS, up_bias=NEVER, down_bias=NEVER
+    ),
+    "internlm3": replace(LLAMA, kv_heads=2, head_dim=128),
+    "jais2": replace(
+        LLAMA,
+        norm=LAYER_NORM,
+        gated=False,
+        qkv_bias=Switch(True, ("attention_bias",)),
+        out_bias=Switch(True, ("attention_bias",)),
+        up_bias=Switch(True, ("mlp_bias",)),
+        down_bias=Switch(True, ("mlp_bias",)),
+    ),
+    "llama": LLAMA,
+    "ministral": MISTRAL,
+    "ministral3": replace(
+        MISTRAL,
+        head_dim=128,
+        windows=every_layer(None),
+        defaults={
+            "vocab_size": 131072,
+            "hidden_size": 4096,
+            "intermediate_size": 14336,
+            "num_hidden_layers": 34,
+            "num_attention_heads": 32,
+            "max_position_embeddings": 262144,
+        },
+    ),
+    "mistral": MISTRAL,
+    "nanochat": replace(
+        LLAMA, norm=Norm(weight=False), gated=False, up_bias=NEVER, down_bias=NEVER
+    ),
+    "nemotron": replace(LLAMA, norm=LAYER_NORM, gated=False, rotary=0.5),
+    "olmo": replace(LLAMA, norm=Norm(kind="layer", weight=False), up_bias=NEVER, down_bias=NEVER),
+    "olmo2": OLMO2,
+    "olmo3": replace(OLMO2, windows=all_but_every(4, 4096)),
     "phi": PHI,
     "phi3": PHI3,
-    "granite": LLAMA,
-    "cohere": COHERE,
-    "olmo2": OLMO2,
-    "glm": GLM,
-    "smollm3": replace(LLAMA, tied=True, kv_heads=4, windows=switched(None, first=True)),
+    "qwen": QWEN1,
+    "qwen2": QWEN2,
+    "qwen2_vl_text": QWEN2_VL,
+    "qwen2_5_vl_text": QWEN2_VL,
+    "qwen3": QWEN3,
+    "qwen3_vl_text": replace(
+        QWEN3, windows=None, defaults={**QWEN2.defaults, "max_position_embeddings": 128000}
+    ),
+    "seed_oss": replace(
+        LLAMA,
+        kv_heads=8,
+        head_dim=128,
+        qkv_bias=Switch(True, ("attention_bias",)),
+        out_bias=Switch(False, ("attention_out_bias",)),
+    ),
+    "smollm3": replace(LLAMA, tied=True, kv_heads=4, windows=smollm3_windows),
+    "stablelm": STABLELM,
     "starcoder2": STARCODER2,
+    "vaultgemma": replace(GEMMA2, norms=2),
 }

@@ -21,12 +21,19 @@ def read_dense(config: Config, family: Family, shape: Shape) -> DenseFfn:
         gated=family.gated,
         up_bias=family.up_bias.read(config),
         down_bias=family.down_bias.read(config),
+        activation_weights=family.activation_weights,
     )
 
 
 def dense_layers(config: Config, family: Family, shape: Shape) -> Sequence[Ffn]:
     """The same dense block in each layer."""
     return [read_dense(config, family, shape)] * shape.layers
+
+
+def halved_layers(config: Config, family: Family, shape: Shape) -> Sequence[Ffn]:
+    """Qwen-1 states the width of gate and up together."""
+    both = read_dense(config, family, shape)
+    return [both.model_copy(update={"width": max(both.width // 2, 1)})] * shape.layers
 
 
 def read_top_k(config: Config, experts: int, default: int | None = None) -> int:

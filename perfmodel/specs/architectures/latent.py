@@ -56,6 +56,14 @@ DEEPSEEK_V32 = replace(DEEPSEEK_V3, mixers=indexed_layers)
 FAMILIES: Mapping[str, Family] = {
     "deepseek_v2": DEEPSEEK_V2,
     "deepseek_v3": DEEPSEEK_V3,
+    "glm4_moe_lite": replace(
+        LLAMA,
+        mixers=latent_layers,
+        ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(1)),
+        mtp=next_token_modules,
+    ),
+    "minicpm3": replace(LLAMA, mixers=latent_layers, tied=True),
+    "youtu": replace(LLAMA, mixers=latent_layers, tied=True),
     "kimi_k2": DEEPSEEK_V3,
     "deepseek_v32": DEEPSEEK_V32,
     "glm_moe_dsa": DEEPSEEK_V32,

@@ -10,10 +10,24 @@ from perfmodel.specs.architectures.attention import (
     all_but_every,
     every_layer,
     nested_kv_layers,
+    rotary_layers,
     switched,
+    window_size,
 )
 from perfmodel.specs.architectures.config import Config
-from perfmodel.specs.architectures.dense import GLM, LLAMA, MISTRAL, NEVER, QWEN2, QWEN3
+from perfmodel.specs.architectures.dense import (
+    ALWAYS,
+    ERNIE,
+    ERNIE_BIAS,
+    GLM,
+    HUNYUAN,
+    LLAMA,
+    MISTRAL,
+    NEVER,
+    OLMO2,
+    QWEN2,
+    QWEN3,
+)
 from perfmodel.specs.architectures.family import (
     BIASLESS_LAYER_NORM,
     LAYER_NORM,
@@ -85,6 +99,25 @@ QWEN2_EXPERTS = experts_of("moe_intermediate_size", shared=shared_width, shared_
 QWEN3_EXPERTS = experts_of("moe_intermediate_size")
 
 
+def ernie_shared(config: Config, width: int) -> int:
+    """Shared experts of the routed ones' width (ERNIE-4.5)."""
+    return width * config.integer("moe_num_shared_experts", default=0, low=0, high=MAX_EXPERTS)
+
+
+def granite_shared(config: Config, width: int) -> int:
+    """A shared expert of its own width (Granite)."""
+    return config.integer("shared_intermediate_size", default=0, low=0)
+
+
+def ernie_sparse(config: Config, shape: Shape) -> Sequence[bool]:
+    """MoE in each ``moe_layer_interval``-th layer from a start to an end index."""
+    step = config.integer("moe_layer_interval", default=1)
+    start = config.integer("moe_layer_start_index", default=1, low=0)
+    end = config.integer("moe_layer_end_index", default=-1, low=-1)
+    end = shape.layers - 1 if end == -1 else end
+    return [(layer + 1) % step == 0 and start <= layer <= end for layer in range(shape.layers)]
+
+
 def llama4_sparse(config: Config, shape: Shape) -> Sequence[bool]:
     """MoE in ``moe_layers``, else in each ``interleave_moe_layer_step``-th layer."""
     stated = config.integers("moe_layers")
@@ -100,14 +133,14 @@ def llama4_windows(config: Config, shape: Shape) -> Sequence[int | None]:
     chunk = config.optional("attention_chunk_size", high=MAX_WINDOW)
     if chunk is None and not config.states("attention_chunk_size"):
         chunk = 8192
-    rotary = config.integers("no_rope_layers", high=1)
-    if not rotary:
-        step = config.integer("no_rope_layer_interval", default=4)
-        rotary = [int((layer + 1) % step != 0) for layer in range(shape.layers)]
-    if len(rotary) != shape.layers:
-        message = f"must have one item per layer ({shape.layers}), not {len(rotary)}"
-        raise config.fault("no_rope_layers", message)
-    return [chunk if here else None for here in rotary]
+    return [chunk if rotary else None for rotary in rotary_layers(config, shape)]
+
+
+def dots_windows(config: Config, shape: Shape) -> Sequence[int | None]:
+    """The layers from ``max_window_layers`` on slide."""
+    size = window_size(config, 4096)
+    start = config.integer("max_window_layers", default=62, low=0)
+    return [size if layer >= start else None for layer in range(shape.layers)]
 
 
 def dbrx_moe(config: Config, family: Family, shape: Shape) -> MoeFfn:
@@ -123,7 +156,50 @@ MIXTRAL = replace(
 )
 LLAMA4_EXPERTS = experts_of("intermediate_size", shared=lambda config, width: width, top_k=1)
 
+GLM4_MOE = replace(
+    GLM,
+    kv_heads=8,
+    head_dim=None,
+    qkv_bias=Switch(False, ("attention_bias",)),
+    has_qk_norm=Switch(False, ("use_qk_norm",)),
+    ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(1)),
+    mtp=next_token_modules,
+)
+GRANITE_MOE = replace(
+    LLAMA, up_bias=NEVER, down_bias=NEVER, ffns=moe_layers(experts_of("intermediate_size"))
+)
+
 FAMILIES: Mapping[str, Family] = {
+    "dots1": replace(
+        LLAMA,
+        kv_heads=32,
+        has_qk_norm=ALWAYS,
+        up_bias=NEVER,
+        down_bias=NEVER,
+        windows=dots_windows,
+        ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(0)),
+    ),
+    "ernie4_5_moe": replace(
+        ERNIE,
+        kv_heads=4,
+        head_dim=None,
+        head_bias=ERNIE_BIAS,
+        ffns=moe_layers(
+            experts_of("moe_intermediate_size", correction=True, shared=ernie_shared),
+            ernie_sparse,
+        ),
+    ),
+    "flex_olmo": replace(OLMO2, ffns=moe_layers(experts_of("intermediate_size", top_k=5))),
+    "granitemoe": GRANITE_MOE,
+    "granitemoeshared": replace(
+        GRANITE_MOE, ffns=moe_layers(experts_of("intermediate_size", shared=granite_shared))
+    ),
+    "hunyuan_v1_moe": replace(
+        HUNYUAN,
+        ffns=moe_layers(experts_of("intermediate_size", shared=lambda config, width: width)),
+    ),
+    "olmoe": replace(OLMO2, ffns=moe_layers(experts_of("intermediate_size", top_k=8))),
+    "solar_open": replace(GLM4_MOE, head_dim=128, mtp=None, ffns=moe_layers(DEEPSEEK_EXPERTS)),
     "mixtral": MIXTRAL,
     "qwen2_moe": replace(
         QWEN2,
@@ -137,6 +213,23 @@ FAMILIES: Mapping[str, Family] = {
         head_dim=None,
         windows=switched(4096, first=True),
         ffns=moe_layers(QWEN3_EXPERTS, sparse_steps),
+    ),
+    "qwen3_vl_moe_text": replace(
+        QWEN3,
+        kv_heads=16,
+        windows=None,
+        ffns=moe_layers(QWEN3_EXPERTS, sparse_steps),
+        defaults={
+            "vocab_size": 151936,
+            "hidden_size": 2048,
+            "intermediate_size": 5632,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+            "num_experts": 60,
+            "num_experts_per_tok": 4,
+            "moe_intermediate_size": 1408,
+            "max_position_embeddings": 128000,
+        },
     ),
     "phimoe": replace(
         MIXTRAL,
@@ -177,15 +270,7 @@ FAMILIES: Mapping[str, Family] = {
         out_bias=NEVER,
         ffns=moe_layers(dbrx_moe),
     ),
-    "glm4_moe": replace(
-        GLM,
-        kv_heads=8,
-        head_dim=None,
-        qkv_bias=Switch(False, ("attention_bias",)),
-        has_qk_norm=Switch(False, ("use_qk_norm",)),
-        ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(1)),
-        mtp=next_token_modules,
-    ),
+    "glm4_moe": GLM4_MOE,
     "deepseek": replace(LLAMA, ffns=moe_layers(DEEPSEEK_V2_EXPERTS, after_dense())),
     "llama4_text": replace(
         LLAMA,

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from perfmodel.specs.architectures.config import Config
 from perfmodel.specs.model import CheckpointFormat
 
-METHODS = (
-    "fp8",
-    "fbgemm_fp8",
-    "mxfp4",
-    "awq",
-    "gptq",
-    "compressed-tensors",
-    "modelopt",
-    "nvfp4",
-    "bitsandbytes",
-)
 BLOCK = [128, 128]
 
 
@@ -28,24 +19,17 @@ def read_checkpoint(config: Config) -> CheckpointFormat | None:
     section = config.section("quantization_config") or config.section("compression_config")
     if section is None:
         return None
-    if "quant_method" not in section.data:
-        if section.flag("load_in_8bit", "load_in_4bit", default=False):
-            return _bitsandbytes(section)
-        algorithm = section.text("quant_algo")
-        if algorithm is not None:
-            return _modelopt(section)
-    method = section.choice("quant_method", METHODS, default="")
-    if method == "mxfp4":
-        return CheckpointFormat(weights="mxfp4", experts_only=True)
-    if method in ("fp8", "fbgemm_fp8"):
-        return _fp8(section)
-    if method in ("awq", "gptq"):
-        return _by_bits(section, section.optional("bits", "w_bit", high=64) or 4, "int")
-    if method == "bitsandbytes":
-        return _bitsandbytes(section)
-    if method == "compressed-tensors":
-        return _compressed(section)
-    return _modelopt(section)
+    return READERS[_method(section)](section)
+
+
+def _method(section: Config) -> str:
+    """The method's name; older writers leave it out where other keys tell it."""
+    default = ""
+    if section.states("load_in_8bit", "load_in_4bit"):
+        default = "bitsandbytes"
+    elif section.states("quant_algo", "quantization"):
+        default = "modelopt"
+    return section.choice("quant_method", READERS, default=default)
 
 
 def _fp8(section: Config) -> CheckpointFormat:
@@ -55,6 +39,14 @@ def _fp8(section: Config) -> CheckpointFormat:
     if block != BLOCK:
         raise section.fault("weight_block_size", f"must be {BLOCK}, not {block}")
     return CheckpointFormat(weights="fp8_block")
+
+
+def _integers(section: Config) -> CheckpointFormat:
+    return _by_bits(section, section.integer("bits", "w_bit", default=4, high=64), "int")
+
+
+def _mxfp4(section: Config) -> CheckpointFormat:
+    return CheckpointFormat(weights="mxfp4", experts_only=True)
 
 
 def _by_bits(section: Config, bits: int, kind: str) -> CheckpointFormat:
@@ -89,3 +81,17 @@ def _modelopt(section: Config) -> CheckpointFormat:
     if "NVFP4" in algorithm:
         return CheckpointFormat(weights="nvfp4")
     raise inner.fault("quant_algo", f"must be FP8 or NVFP4, not {algorithm!r}")
+
+
+READERS: Mapping[str, Callable[[Config], CheckpointFormat]] = {
+    "fp8": _fp8,
+    "fbgemm_fp8": _fp8,
+    "mxfp4": _mxfp4,
+    "awq": _integers,
+    "gptq": _integers,
+    "compressed-tensors": _compressed,
+    "modelopt": _modelopt,
+    "modelopt_fp4": _modelopt,
+    "nvfp4": _modelopt,
+    "bitsandbytes": _bitsandbytes,
+}
