@@ -9,9 +9,10 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.inference.plan import Plan
-from perfmodel.operators.capacity import sequence_bytes, stage_weight_bytes
+from perfmodel.operators.cache import cache_bytes, state_bytes
 from perfmodel.operators.quantity import Quantity, as_quantity, is_array, minimum, round_up
 from perfmodel.operators.sharding import local_layer, stage_layers
+from perfmodel.operators.stored_weights import stage_weight_bytes
 from perfmodel.specs.hardware import Hardware
 from perfmodel.specs.model import Layer, Model
 from perfmodel.specs.workload import LARGEST, Workload
@@ -181,7 +182,8 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     allocate = allocator(plan, model, tokens)
 
     def demand(stage: _Stage, length: Quantity, of: Callable[[Quantity], Quantity]) -> Quantity:
-        return sequence_bytes(stage.layers, length, cache, of)
+        states = state_bytes(stage.layers, plan.formats.state_bytes)
+        return states + cache_bytes(stage.layers, length, cache, of)
 
     tightest = min(
         stages, key=lambda s: float(np.min(s.room_bytes - sequences * demand(s, tokens, allocate)))
@@ -211,11 +213,6 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
         fits=fits if fits.ndim else bool(fits),
         max_sequences=plan.parallel.dp * _floor(np.minimum.reduce(np.broadcast_arrays(*most))),
         max_context=_longest(fits_length, shape),
-        kv_bytes_per_token=float(
-            np.asarray(
-                sequence_bytes(tightest.layers, 1, cache)
-                - sequence_bytes(tightest.layers, 0, cache)
-            )
-        ),
+        kv_bytes_per_token=float(cache_bytes(tightest.layers, 1, cache)),
         stage=tightest.index,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.errors import InputError
+from perfmodel.operators.cache import STATE_BYTES
 from perfmodel.operators.format_bytes import BASE, Formats
 from perfmodel.operators.quantity import Quantity, ceil_div
 from perfmodel.operators.sharding import Parallel, check_parallel
@@ -122,6 +123,7 @@ def _resolve_formats(
         head=head,
         inputs=inputs,
         cache=cache,
+        state_bytes=STATE_BYTES[model.state_dtype],
         linear_arithmetic=_arithmetic(linear, inputs, hardware),
         expert_arithmetic=_arithmetic(expert, inputs, hardware),
         base_arithmetic=base,

@@ -4,41 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perfmodel.operators.cache import index_token_bytes, token_bytes
 from perfmodel.operators.context import HALF, Context
-from perfmodel.operators.format_bytes import vector_bytes
 from perfmodel.operators.masks import causal_pairs, chunked_keys, chunked_pairs, windowed_keys
 from perfmodel.operators.quantity import minimum
 from perfmodel.operators.record import Attention as AttentionOperator
 from perfmodel.operators.record import Gemm, Operator
 from perfmodel.operators.weights import Weight, attention_weights, latent_weights
-from perfmodel.specs.formats import NumberFormat
-from perfmodel.specs.model import Attention, Indexer, LatentAttention
-
-INDEX_SCALE_BYTES = 4
-"""DeepSeek-V3.2 keeps its indexer's keys in fp8 with one fp32 scale per token, whatever the
-format of the main cache."""
+from perfmodel.specs.model import Attention, LatentAttention
 
 
 def named(weights: Iterator[Weight]) -> dict[str, Weight]:
     """Weights by name."""
     return {weight.name: weight for weight in weights}
-
-
-def key_value_bytes(a: Attention, cache: NumberFormat) -> float:
-    """Bytes of one token's keys and values in one layer."""
-    return vector_bytes(cache, a.kv_heads, a.head_dim) + vector_bytes(
-        cache, a.kv_heads, a.value_dim
-    )
-
-
-def latent_bytes(a: LatentAttention, cache: NumberFormat) -> float:
-    """Bytes of one token's latent and rotary key in one layer; the indexer's keys apart."""
-    return vector_bytes(cache, 1, a.kv_rank + a.rope_dim)
-
-
-def index_bytes(indexer: Indexer | None) -> float:
-    """Bytes of one token's indexer key in one layer."""
-    return 0.0 if indexer is None else float(indexer.head_dim + INDEX_SCALE_BYTES)
 
 
 def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
@@ -61,7 +39,7 @@ def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
         kv_heads=a.kv_heads,
         qk_dim=a.head_dim,
         value_dim=a.value_dim,
-        key_bytes=key_value_bytes(a, c.formats.cache),
+        key_bytes=token_bytes(a, c.formats.cache),
         window=a.window,
         fused=c.fused_attention,
     )
@@ -82,7 +60,7 @@ def attention_operators(a: Attention, c: Context) -> Iterator[Operator]:
     if a.rotary_dim:
         moved = HALF * (a.heads + a.kv_heads) * a.rotary_dim
         yield c.elementwise("rotary", moved, moved)
-    yield c.elementwise("kv_write", HALF * (k_width + v_width), key_value_bytes(a, c.formats.cache))
+    yield c.elementwise("kv_write", HALF * (k_width + v_width), token_bytes(a, c.formats.cache))
     yield _scores(a, c, c.vectors(weights["sinks"]) if a.sinks else 0.0)
     out_width = a.heads * a.value_dim
     if a.output_gate:
@@ -106,7 +84,7 @@ def _down_projections(
     moved = HALF * (a.heads + 1) * a.rope_dim
     yield c.elementwise("rotary", moved, moved)
     width = HALF * (a.kv_rank + a.rope_dim)
-    yield c.elementwise("kv_write", width, latent_bytes(a, c.formats.cache))
+    yield c.elementwise("kv_write", width, token_bytes(a, c.formats.cache))
 
 
 def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iterator[Operator]:
@@ -117,7 +95,7 @@ def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iter
     yield from c.linear(weights["indexer.k_proj"], input_ready=True)
     moved = HALF * index.head_dim
     norm = c.vectors(weights["indexer.k_norm"])
-    yield c.elementwise("indexer.k_norm", moved, index_bytes(index), weight_bytes=norm)
+    yield c.elementwise("indexer.k_norm", moved, index_token_bytes(a), weight_bytes=norm)
     yield from c.linear(weights["indexer.weights_proj"])
     yield AttentionOperator(
         name="indexer.scores",
@@ -132,7 +110,7 @@ def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iter
         kv_heads=1,
         qk_dim=index.head_dim,
         value_dim=0,
-        key_bytes=index_bytes(index),
+        key_bytes=index_token_bytes(a),
     )
 
 
@@ -196,7 +174,7 @@ def _absorbed(a: LatentAttention, c: Context) -> Iterator[Operator]:
         kv_heads=1,
         qk_dim=a.kv_rank + a.rope_dim,
         value_dim=a.kv_rank,
-        key_bytes=latent_bytes(a, c.formats.cache),
+        key_bytes=token_bytes(a, c.formats.cache),
         fused=c.fused_attention,
     )
     yield _per_head("absorb_v", a, c, a.kv_rank, a.value_dim)
