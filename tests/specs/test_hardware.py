@@ -195,6 +195,12 @@ def test_the_readme_holds_the_schema():
     assert readme.endswith(schema_table(Hardware))
 
 
+def test_the_example_in_the_readme_is_a_profile():
+    readme = (hardware_dir() / "README.md").read_text(encoding="utf-8")
+    example = readme.split("```yaml\n")[1].split("```")[0]
+    assert parsed(example).peak("bf16") == 400e12
+
+
 # Rows of the reference table whose names aren't ours in lower case; a part that software sees as
 # two devices has half of its row.
 ROWS = {
