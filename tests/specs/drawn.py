@@ -35,8 +35,7 @@ FROZEN = {
     ("gptj", "tie_word_embeddings"),
     ("phi", "tie_word_embeddings"),
     ("phimoe", "tie_word_embeddings"),
-    ("nemotron_h", "use_bias"),
-    ("nemotron_h", "mamba_proj_bias"),
+    ("nemotron_h", "tie_word_embeddings"),
 }
 
 
@@ -138,6 +137,10 @@ def fitted(kind: str, values: dict[str, Any], draw) -> dict[str, Any]:
     """What a single family needs besides."""
     if kind == "mamba2":
         values["head_dim"] = 16
+    if kind == "helium":  # its output matrix is square
+        values["head_dim"] = values["hidden_size"] // values["num_attention_heads"]
+    if kind == "internlm3":  # transformers refuses the one without the other
+        values["mlp_bias"] = values.get("attention_bias", False)
     if kind in ("qwen3_moe", "qwen3_vl_moe_text"):  # the name that configs use
         values["num_experts"] = values.pop("num_local_experts")
     if kind == "nemotron_h":

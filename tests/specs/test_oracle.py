@@ -17,7 +17,7 @@ from tests.specs.drawn import text_configs, vision_configs
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
-from tests.specs.oracle import default_config, oracle_config, oracle_parameters  # noqa: E402
+from tests.specs.oracle import default_config, oracle_config, oracle_parameters
 
 logging.getLogger("transformers").setLevel(logging.ERROR)
 pytestmark = pytest.mark.oracle
@@ -63,7 +63,7 @@ def test_the_classes_own_defaults(kind):
 
 
 quick = settings(
-    max_examples=12,
+    max_examples=50,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -8,7 +8,7 @@ from typing import Any
 
 from perfmodel.specs.architectures.attention import LAYER_TYPES, read_attention
 from perfmodel.specs.architectures.config import MAX_HEADS, Config
-from perfmodel.specs.architectures.dense import LLAMA, QWEN3
+from perfmodel.specs.architectures.dense import LLAMA, NEVER, QWEN3
 from perfmodel.specs.architectures.family import Family, Shape, Switch
 from perfmodel.specs.architectures.feedforward import moe_layers, read_dense, sparse_steps
 from perfmodel.specs.architectures.moe import QWEN2_EXPERTS, experts_of
@@ -126,7 +126,7 @@ def nemotron_mixers(config: Config, family: Family, shape: Shape) -> Sequence[Mi
             groups=config.integer("n_groups", default=8, high=MAX_HEADS),
             conv_kernel=config.integer("conv_kernel", default=4, high=MAX_KERNEL),
             conv_bias=config.flag("use_conv_bias", default=True),
-            bias=config.flag("use_bias", "mamba_proj_bias", default=False),
+            bias=config.flag("use_bias", default=False),
         )
     return [mixers.get(kind) for kind in kinds]
 
@@ -165,8 +165,8 @@ FAMILIES: Mapping[str, Family] = {
         norms=1,
         kv_heads=8,
         head_dim=128,
-        qkv_bias=Switch(False, ("attention_bias",)),
-        out_bias=Switch(False, ("attention_bias",)),
+        qkv_bias=NEVER,
+        out_bias=NEVER,
         gated=False,
         rotary=0.0,
         extras=state_dtype,
