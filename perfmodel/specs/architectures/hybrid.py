@@ -132,9 +132,8 @@ def nemotron_mixers(config: Config, family: Family, shape: Shape) -> Sequence[Mi
 
 
 def nemotron_shared(config: Config, width: int) -> int:
-    """Shared experts have a width of their own."""
-    count = config.integer("n_shared_experts", default=1, low=0, high=MAX_HEADS)
-    return count * config.integer("moe_shared_expert_intermediate_size", default=width)
+    """One shared expert of its own width, whatever ``n_shared_experts`` says."""
+    return config.integer("moe_shared_expert_intermediate_size", default=width)
 
 
 NEMOTRON_EXPERTS = experts_of("moe_intermediate_size", correction=True, shared=nemotron_shared)
