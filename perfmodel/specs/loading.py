@@ -96,8 +96,13 @@ def _from_path(path: Path) -> Model:
         name = path.resolve().name
         path = path / "config.json"
         if not _exists(path):
-            raise InputError(f"{path.parent}: the folder has no config.json")
-    return build_model(read_json(path), name, str(path))
+            raise InputError(f"{_label(path.parent)}: the folder has no config.json")
+    return build_model(read_json(path), name, _label(path))
+
+
+def _label(path: Path) -> str:
+    """A path on one line."""
+    return str(path) if str(path).isprintable() else repr(str(path))
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -106,15 +111,16 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         InputError: one line, if it can't be read or isn't one JSON object.
     """
+    where = _label(path)
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path}: larger than {MAX_BYTES} bytes; this is no config.json")
+            raise InputError(f"{where}: larger than {MAX_BYTES} bytes; this is no config.json")
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from None
+        raise InputError(f"{where}: not UTF-8 text (byte {error.start})") from None
     except OSError as error:
-        raise InputError(f"{path}: can't be read: {error.strerror}") from None
-    return parse_json(text, str(path))
+        raise InputError(f"{where}: can't be read: {error.strerror}") from None
+    return parse_json(text, where)
 
 
 def parse_json(text: str, where: str) -> dict[str, Any]:

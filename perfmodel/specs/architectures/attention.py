@@ -103,6 +103,19 @@ def attention_layers(config: Config, family: Family, shape: Shape) -> Sequence[A
     return with_windows(base, windows, chunked=family.chunked)
 
 
+def square_layers(config: Config, family: Family, shape: Shape) -> Sequence[Attention]:
+    """Attention whose output matrix is hidden × hidden (Helium).
+
+    Raises:
+        InputError: the heads don't fill the hidden width.
+    """
+    layers = attention_layers(config, family, shape)
+    filled = layers[0].heads * layers[0].head_dim
+    if filled != shape.hidden:
+        raise config.fault("head_dim", f"heads × head_dim ({filled}) must be {shape.hidden}")
+    return layers
+
+
 def with_kv_heads(kv_heads: int, config: Config, family: Family, shape: Shape) -> Attention:
     """The attention of ``config`` with so many KV heads, whatever its keys say."""
     base = read_attention(config, replace(family, kv_heads=None), shape)

@@ -12,6 +12,7 @@ from perfmodel.specs.architectures.attention import (
     every_layer,
     exaone4_windows,
     smollm3_windows,
+    square_layers,
     switched,
 )
 from perfmodel.specs.architectures.family import (
@@ -181,6 +182,7 @@ ERNIE = replace(
 )
 HUNYUAN = replace(LLAMA, has_qk_norm=ALWAYS, up_bias=NEVER, down_bias=NEVER)
 INTERNLM_BIAS = Switch(False, ("bias",))
+INTERNLM3_BIAS = Switch(False, ("bias", "mlp_bias"))
 STABLELM = replace(
     LLAMA,
     norm=LAYER_NORM,
@@ -236,7 +238,7 @@ FAMILIES: Mapping[str, Family] = {
     "glm": GLM,
     "glm4": replace(GLM, norms=4),
     "granite": LLAMA,
-    "helium": replace(LLAMA, kv_heads=20, head_dim=128, out_bias=NEVER),
+    "helium": replace(LLAMA, mixers=square_layers, kv_heads=20, head_dim=128, out_bias=NEVER),
     "hunyuan_v1_dense": HUNYUAN,
     "hyperclovax": replace(
         LLAMA, norms=lambda config: 4 if config.flag("use_post_norm", default=True) else 2
@@ -244,7 +246,14 @@ FAMILIES: Mapping[str, Family] = {
     "internlm2": replace(
         LLAMA, qkv_bias=INTERNLM_BIAS, out_bias=INTERNLM_BIAS, up_bias=NEVER, down_bias=NEVER
     ),
-    "internlm3": replace(LLAMA, kv_heads=2, head_dim=128),
+    "internlm3": replace(
+        LLAMA,
+        kv_heads=2,
+        head_dim=128,
+        out_bias=INTERNLM3_BIAS,
+        up_bias=INTERNLM3_BIAS,
+        down_bias=INTERNLM3_BIAS,
+    ),
     "jais2": replace(
         LLAMA,
         norm=LAYER_NORM,

@@ -8,7 +8,7 @@ from typing import Any
 
 from perfmodel.specs.architectures.attention import LAYER_TYPES, read_attention
 from perfmodel.specs.architectures.config import MAX_HEADS, Config
-from perfmodel.specs.architectures.dense import LLAMA, QWEN3
+from perfmodel.specs.architectures.dense import LLAMA, NEVER, QWEN3
 from perfmodel.specs.architectures.family import Family, Shape, Switch
 from perfmodel.specs.architectures.feedforward import moe_layers, read_dense, sparse_steps
 from perfmodel.specs.architectures.moe import QWEN2_EXPERTS, experts_of
@@ -126,15 +126,14 @@ def nemotron_mixers(config: Config, family: Family, shape: Shape) -> Sequence[Mi
             groups=config.integer("n_groups", default=8, high=MAX_HEADS),
             conv_kernel=config.integer("conv_kernel", default=4, high=MAX_KERNEL),
             conv_bias=config.flag("use_conv_bias", default=True),
-            bias=config.flag("use_bias", "mamba_proj_bias", default=False),
+            bias=config.flag("use_bias", default=False),
         )
     return [mixers.get(kind) for kind in kinds]
 
 
 def nemotron_shared(config: Config, width: int) -> int:
-    """Shared experts have a width of their own."""
-    count = config.integer("n_shared_experts", default=1, low=0, high=MAX_HEADS)
-    return count * config.integer("moe_shared_expert_intermediate_size", default=width)
+    """One shared expert of its own width, whatever ``n_shared_experts`` says."""
+    return config.integer("moe_shared_expert_intermediate_size", default=width)
 
 
 NEMOTRON_EXPERTS = experts_of("moe_intermediate_size", correction=True, shared=nemotron_shared)
@@ -165,8 +164,8 @@ FAMILIES: Mapping[str, Family] = {
         norms=1,
         kv_heads=8,
         head_dim=128,
-        qkv_bias=Switch(False, ("attention_bias",)),
-        out_bias=Switch(False, ("attention_bias",)),
+        qkv_bias=NEVER,
+        out_bias=NEVER,
         gated=False,
         rotary=0.0,
         extras=state_dtype,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perfmodel.specs.architectures.config import MAX_HEADS, Config
-from perfmodel.specs.architectures.dense import LLAMA
+from perfmodel.specs.architectures.dense import LLAMA, NEVER
 from perfmodel.specs.architectures.family import Family, Shape, read_heads
 from perfmodel.specs.architectures.feedforward import after_dense, moe_layers
 from perfmodel.specs.architectures.moe import DEEPSEEK_EXPERTS, DEEPSEEK_V2_EXPERTS
@@ -48,6 +48,8 @@ DEEPSEEK_V2 = replace(
 DEEPSEEK_V3 = replace(
     LLAMA,
     mixers=latent_layers,
+    up_bias=NEVER,
+    down_bias=NEVER,
     ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(3)),
     mtp=next_token_modules,
 )
@@ -56,12 +58,7 @@ DEEPSEEK_V32 = replace(DEEPSEEK_V3, mixers=indexed_layers)
 FAMILIES: Mapping[str, Family] = {
     "deepseek_v2": DEEPSEEK_V2,
     "deepseek_v3": DEEPSEEK_V3,
-    "glm4_moe_lite": replace(
-        LLAMA,
-        mixers=latent_layers,
-        ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(1)),
-        mtp=next_token_modules,
-    ),
+    "glm4_moe_lite": replace(DEEPSEEK_V3, ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(1))),
     "minicpm3": replace(LLAMA, mixers=latent_layers, tied=True),
     "youtu": replace(LLAMA, mixers=latent_layers, tied=True),
     "kimi_k2": DEEPSEEK_V3,

@@ -76,11 +76,21 @@ def experts_of(
             bias=bias.read(config),
             router_bias=router_bias.read(config),
             correction_bias=correction,
-            shared=DenseFfn(width=shared_width, gated=family.gated) if shared_width else None,
+            shared=read_shared(config, family, shared_width) if shared_width else None,
             shared_gate=shared_gate and shared_width > 0,
         )
 
     return read
+
+
+def read_shared(config: Config, family: Family, width: int) -> DenseFfn:
+    """The shared expert: a dense block of the family, biases and all."""
+    return DenseFfn(
+        width=width,
+        gated=family.gated,
+        up_bias=family.up_bias.read(config),
+        down_bias=family.down_bias.read(config),
+    )
 
 
 def shared_count(config: Config, width: int) -> int:
@@ -134,6 +144,15 @@ def llama4_windows(config: Config, shape: Shape) -> Sequence[int | None]:
     if chunk is None and not config.states("attention_chunk_size"):
         chunk = 8192
     return [chunk if rotary else None for rotary in rotary_layers(config, shape)]
+
+
+def qwen2_moe_windows(config: Config, shape: Shape) -> Sequence[int | None]:
+    """Where ``use_sliding_window``: every other layer before ``max_window_layers``."""
+    if not config.flag("use_sliding_window", default=False):
+        return [None] * shape.layers
+    size = window_size(config, 4096)
+    end = config.integer("max_window_layers", default=28, low=0)
+    return [size if layer % 2 == 0 and layer < end else None for layer in range(shape.layers)]
 
 
 def dots_windows(config: Config, shape: Shape) -> Sequence[int | None]:
@@ -204,7 +223,7 @@ FAMILIES: Mapping[str, Family] = {
     "qwen2_moe": replace(
         QWEN2,
         kv_heads=16,
-        windows=switched(4096, first=False),
+        windows=qwen2_moe_windows,
         ffns=moe_layers(QWEN2_EXPERTS, sparse_steps),
     ),
     "qwen3_moe": replace(
@@ -276,6 +295,8 @@ FAMILIES: Mapping[str, Family] = {
         LLAMA,
         kv_heads=8,
         head_dim=128,
+        up_bias=NEVER,
+        down_bias=NEVER,
         windows=llama4_windows,
         chunked=True,
         ffn_keys=("intermediate_size_mlp",),

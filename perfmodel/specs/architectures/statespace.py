@@ -97,7 +97,8 @@ def mamba1_layers(config: Config, family: Family, shape: Shape) -> Sequence[Mixe
     rank = config.find("time_step_rank")[1]
     auto = -(-shape.hidden // 16)
     layer = Mamba1(
-        inner=expanded(config, shape, "expand"),
+        # Falcon-Mamba says expand 16 and means its intermediate_size, twice the hidden one.
+        inner=config.optional("intermediate_size") or expanded(config, shape, "expand"),
         state=config.integer("state_size", default=16),
         dt_rank=auto if rank == "auto" else config.integer("time_step_rank", default=auto),
         conv_kernel=config.integer("conv_kernel", default=4, high=MAX_KERNEL),

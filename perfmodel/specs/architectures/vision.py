@@ -26,11 +26,12 @@ def paligemma(config: Config, vision: Config, hidden: int) -> int:
 
 def llava(config: Config, vision: Config, hidden: int) -> int:
     """Any encoder and a two-layer projector from one of its layers (or several)."""
+    tower = encoder(vision)
     bias = config.flag("multimodal_projector_bias", default=True)
     layers = config.data.get("vision_feature_layer")
     taken = len(layers) if isinstance(layers, list) and layers else 1
     width = vision.integer("hidden_size") * taken
-    return encoder(vision) + linear(width, hidden, bias) + linear(hidden, hidden, bias)
+    return tower + linear(width, hidden, bias) + linear(hidden, hidden, bias)
 
 
 def mistral3(config: Config, vision: Config, hidden: int) -> int:
