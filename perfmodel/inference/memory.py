@@ -180,7 +180,7 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     allocate = allocator(plan, model, tokens)
 
     def demand(stage: _Stage, length: Quantity, of: Callable[[Quantity], Quantity]) -> Quantity:
-        return sequence_bytes(stage.layers, length, cache, of)
+        return sequence_bytes(stage.layers, length, cache, of, model.state_dtype)
 
     tightest = min(
         stages, key=lambda s: float(np.min(s.room_bytes - sequences * demand(s, tokens, allocate)))

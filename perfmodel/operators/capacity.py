@@ -89,15 +89,17 @@ def sequence_bytes(
     tokens: Quantity,
     cache: NumberFormat,
     allocate: Callable[[Quantity], Quantity] = lambda tokens: tokens,
+    state_dtype: str = "bf16",
 ) -> Quantity:
     """Bytes of one sequence of ``tokens`` in local ``layers``.
 
     ``allocate`` turns tokens that are stored into tokens that are set aside (blocks, or a
-    reserved length). A layer with a window stores its last ``window`` tokens.
+    reserved length). A layer with a window stores its last ``window`` tokens. Recurrent states
+    are of ``state_dtype``.
     """
     total: Quantity = 0.0
     for mixer, count in Counter(layer.mixer for layer in layers).items():
-        total = total + count * layer_state_bytes(mixer)
+        total = total + count * layer_state_bytes(mixer, state_dtype)
         per_token = token_bytes(mixer, cache)
         if per_token:
             window = mixer.window if isinstance(mixer, Attention) else None

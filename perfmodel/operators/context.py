@@ -50,6 +50,8 @@ class Context:
     hidden: int
     norm: Norm
     fused_attention: bool = True
+    state_dtype: str = "bf16"
+    """The format of recurrent states."""
     count: int = 1
     """How often the block being walked stands in the model."""
 

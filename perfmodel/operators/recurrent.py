@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from perfmodel.operators.cache import STATE_BYTES
 from perfmodel.operators.context import HALF, Context
 from perfmodel.operators.mixers import named
 from perfmodel.operators.record import Operator, Recurrence
@@ -54,11 +55,10 @@ def layer_state(mixer: Mixer | None) -> State:
     return State(recurrent, conv_channels(mixer) * (mixer.conv_kernel - 1))
 
 
-def layer_state_bytes(mixer: Mixer | None) -> float:
-    """Bytes of one layer's state: the recurrent part in its own width, the rest in 16 bits."""
+def layer_state_bytes(mixer: Mixer | None, state_dtype: str) -> float:
+    """Bytes of one layer's state: the recurrent part in its own format, the rest in 16 bits."""
     state = layer_state(mixer)
-    width = getattr(mixer, "state_bytes", HALF)
-    return width * state.recurrent + HALF * state.conv
+    return STATE_BYTES[state_dtype] * state.recurrent + HALF * state.conv
 
 
 def _recurrence(
@@ -74,7 +74,7 @@ def _recurrence(
         sequences=c.step.sequences,
         queries=c.step.new,
         state_elements=state.elements,
-        state_bytes=layer_state_bytes(mixer),
+        state_bytes=layer_state_bytes(mixer, c.state_dtype),
         flops_per_token=flops * state.recurrent + 2 * mixer.conv_kernel * channels,
         io_elements=io_elements + 2 * channels,
     )
