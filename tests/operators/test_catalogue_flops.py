@@ -67,52 +67,35 @@ def windows_of(c: dict[str, Any], layers: int) -> list[int | None]:
     return [None] * layers
 
 
-def ffns_of(c: dict[str, Any], layers: int, d: int) -> list[dict[str, Any]]:
+def moe_of(c: dict[str, Any]) -> dict[str, Any] | None:
     kind = c["model_type"]
     if kind == "dbrx":
         f = c["ffn_config"]
-        return [
-            {
-                "expert": f["ffn_hidden_size"],
-                "experts": f["moe_num_experts"],
-                "top_k": f["moe_top_k"],
-            }
-        ] * layers
-    if kind in {"mixtral", "phimoe", "gpt_oss", "minimax_m2", "llama4_text"}:
-        moe = {
-            "expert": c["intermediate_size"],
-            "experts": c["num_local_experts"],
-            "top_k": c["num_experts_per_tok"],
-        }
-        if kind == "llama4_text":  # one shared expert of the same width
-            moe["dense"] = c["intermediate_size"]
-        return [moe] * layers
-    if kind == "qwen3_moe":
-        moe = {"expert": c["moe_intermediate_size"], "experts": c["num_experts"]}
-        return [{**moe, "top_k": c["num_experts_per_tok"]}] * layers
+        width, experts, top_k = f["ffn_hidden_size"], f["moe_num_experts"], f["moe_top_k"]
+        return {"expert": width, "experts": experts, "top_k": top_k}
+    experts = first(c, "num_local_experts", "n_routed_experts", "num_experts")
+    if experts is None:
+        return None
+    moe = {
+        "expert": first(c, "moe_intermediate_size", "intermediate_size"),
+        "experts": experts,
+        "top_k": c["num_experts_per_tok"],
+    }
+    if kind == "llama4_text":  # one shared expert of the same width
+        return {**moe, "dense": c["intermediate_size"]}
     if kind == "qwen2_moe":
-        return [
-            {
-                "expert": c["moe_intermediate_size"],
-                "experts": c["num_experts"],
-                "top_k": c["num_experts_per_tok"],
-                "dense": c["shared_expert_intermediate_size"],
-                "shared_gate": True,
-            }
-        ] * layers
-    if kind in {"glm4_moe", "deepseek_v2", "deepseek_v3", "kimi_k2"}:
-        moe = {
-            "expert": c["moe_intermediate_size"],
-            "experts": c["n_routed_experts"],
-            "top_k": c["num_experts_per_tok"],
-            "dense": c["n_shared_experts"] * c["moe_intermediate_size"],
-        }
-        dense = c["first_k_dense_replace"]
-        return [{"dense": c["intermediate_size"]}] * dense + [moe] * (layers - dense)
-    if kind == "mpt":
-        return [{"dense": c["expansion_ratio"] * d}] * layers
-    width = first(c, "intermediate_size", "ffn_dim", "ffn_hidden_size", "n_inner") or 4 * d
-    return [{"dense": width}] * layers
+        return {**moe, "dense": c["shared_expert_intermediate_size"], "shared_gate": True}
+    if "n_shared_experts" in c:
+        return {**moe, "dense": c["n_shared_experts"] * c["moe_intermediate_size"]}
+    return moe
+
+
+def ffns_of(c: dict[str, Any], layers: int, d: int) -> list[dict[str, Any]]:
+    width = first(c, "intermediate_size", "ffn_dim", "ffn_hidden_size", "n_inner")
+    dense = {"dense": width or c.get("expansion_ratio", 4) * d}
+    moe = moe_of(c)
+    first_dense = layers if moe is None else c.get("first_k_dense_replace", 0)
+    return [dense] * first_dense + [moe or {}] * (layers - first_dense)
 
 
 def layer_shapes(c: dict[str, Any]) -> list[Shape]:
