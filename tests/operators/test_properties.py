@@ -172,8 +172,8 @@ def test_stages_differ_by_one_layer_at_most(layers, pp):
 # --- steps -------------------------------------------------------------------------------------
 
 
-def body_flops(m: Any, new: int, cached: int, phase: Any = "prefill", parallel=Parallel()) -> Any:
-    return total(body_operators(m, Step(phase, 2, new, cached), parallel=parallel))
+def body_flops(m: Any, new: int, cached: int, phase: Any = "prefill") -> Any:
+    return total(body_operators(m, Step(phase, 2, new, cached)))
 
 
 @settings(max_examples=120, deadline=None)
