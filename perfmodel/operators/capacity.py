@@ -88,14 +88,14 @@ def sequence_bytes(
     layers: Iterable[Layer],
     tokens: Quantity,
     cache: NumberFormat,
-    allocate: Callable[[Quantity], Quantity] = lambda tokens: tokens,
+    allocate: Callable[[Quantity, int | None], Quantity] = lambda stored, window: stored,
     state_dtype: str = "bf16",
 ) -> Quantity:
     """Bytes of one sequence of ``tokens`` in local ``layers``.
 
-    ``allocate`` turns tokens that are stored into tokens that are set aside (blocks, or a
-    reserved length). A layer with a window stores its last ``window`` tokens. Recurrent states
-    are of ``state_dtype``.
+    ``allocate`` turns tokens that a layer stores, and its window, into tokens that are set aside
+    (blocks, or a reserved length). A layer with a window stores its last ``window`` tokens.
+    Recurrent states are of ``state_dtype``.
     """
     total: Quantity = 0.0
     for mixer, count in Counter(layer.mixer for layer in layers).items():
@@ -104,5 +104,5 @@ def sequence_bytes(
         if per_token:
             window = mixer.window if isinstance(mixer, Attention) else None
             stored = tokens if window is None else minimum(tokens, window)
-            total = total + count * per_token * allocate(stored)
+            total = total + count * per_token * allocate(stored, window)
     return total
