@@ -101,6 +101,7 @@ class Context:
         return Elementwise(
             name=name,
             count=self.count,
+            arithmetic=self.formats.base_arithmetic,
             tokens=self.step.tokens if tokens is None else tokens,
             read_bytes=read,
             write_bytes=write,
