@@ -144,9 +144,13 @@ def _limits(deployment: Deployment, engine: Engine, hardware: Hardware, batch: i
             f"--max-num-seqs: {deployment.max_num_seqs} is less than the {batch} sequences "
             "of a replica's batch"
         )
-    return Limits(
-        max_num_seqs=deployment.max_num_seqs or max(defaults.max_num_seqs, batch),
-        max_num_batched_tokens=deployment.max_num_batched_tokens or defaults.max_num_batched_tokens,
+    # A copy isn't checked against what an engine's file may say: a workload's batch may be larger.
+    return defaults.model_copy(
+        update={
+            "max_num_seqs": deployment.max_num_seqs or max(defaults.max_num_seqs, batch),
+            "max_num_batched_tokens": deployment.max_num_batched_tokens
+            or defaults.max_num_batched_tokens,
+        }
     )
 
 
