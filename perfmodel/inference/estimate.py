@@ -84,7 +84,9 @@ class Estimate:
         steps = np.asarray(self.workload.output, dtype=np.float64) - 1
         with np.errstate(invalid="ignore", divide="ignore"):
             per_step = np.where(steps > 0, seconds / np.where(steps > 0, steps, 1), np.nan)
-        return as_quantity(per_step)
+        w = self.workload
+        shape = np.broadcast_shapes(np.shape(w.batch), np.shape(w.prompt), np.shape(w.output))
+        return as_quantity(np.broadcast_to(per_step, shape))
 
     def interval(self, name: str) -> tuple[Quantity, Quantity]:
         """Low and high end of ``ttft_s``, ``tpot_s``, ``total_s`` or ``output_tokens_per_s``."""

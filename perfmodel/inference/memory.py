@@ -9,8 +9,8 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.inference.plan import Plan
-from perfmodel.operators.cache import cache_bytes, state_bytes
-from perfmodel.operators.quantity import Quantity, as_quantity, is_array, minimum, round_up
+from perfmodel.operators.cache import STATE_BYTES, Allocate, as_stored, cache_bytes, state_bytes
+from perfmodel.operators.quantity import Quantity, as_quantity, is_array, round_up
 from perfmodel.operators.sharding import local_layer, stage_layers
 from perfmodel.operators.stored_weights import stage_weight_bytes
 from perfmodel.specs.hardware import Hardware
@@ -54,18 +54,18 @@ class Memory:
         return self.weights_bytes + self.kv_bytes + self.activation_bytes + self.reserved_bytes
 
 
-def allocator(plan: Plan, model: Model, tokens: Quantity) -> Callable[[Quantity], Quantity]:
-    """Tokens set aside for stored ones, by the deployment's KV layout.
+def allocator(plan: Plan, model: Model, tokens: Quantity) -> Allocate:
+    """How the deployment's KV layout sets tokens aside.
 
     Raises:
         InputError: the contiguous layout reserves less than a sequence needs.
     """
     deployment = plan.deployment
     if deployment.kv_layout == "flat":
-        return lambda stored: stored
+        return as_stored
     if deployment.kv_layout == "paged":
         block = deployment.block_size or 1
-        return lambda stored: round_up(stored, block)
+        return lambda stored, window: round_up(stored, block)
     length = deployment.max_model_len or model.max_positions
     longest = int(np.max(np.asarray(tokens)))
     if length is None:
@@ -76,13 +76,12 @@ def allocator(plan: Plan, model: Model, tokens: Quantity) -> Callable[[Quantity]
         raise InputError(
             f"--max-model-len: {length} tokens are reserved for a sequence of {longest}"
         )
-    return lambda stored: minimum(length, _full_window(stored, tokens, length))
 
+    def reserve(stored: Quantity, window: int | None) -> Quantity:
+        size = length if window is None else min(length, window)
+        return as_quantity(np.full(np.shape(stored), size))
 
-def _full_window(stored: Quantity, tokens: Quantity, length: int) -> Quantity:
-    """A reserved layer takes the whole length, or its window where that is the shorter."""
-    capped = np.less(stored, tokens)
-    return as_quantity(np.where(capped, stored, length))
+    return reserve
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +180,8 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     stages = _stages(model, hardware, plan)
     allocate = allocator(plan, model, tokens)
 
-    def demand(stage: _Stage, length: Quantity, of: Callable[[Quantity], Quantity]) -> Quantity:
-        states = state_bytes(stage.layers, plan.formats.state_bytes)
+    def demand(stage: _Stage, length: Quantity, of: Allocate) -> Quantity:
+        states = state_bytes(stage.layers, STATE_BYTES[model.state_dtype])
         return states + cache_bytes(stage.layers, length, cache, of)
 
     tightest = min(
@@ -192,7 +191,7 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     shape = np.shape(sequences * per_sequence)
 
     def fits_length(length: np.ndarray) -> np.ndarray:
-        grow = allocate if plan.deployment.kv_layout != "contiguous" else lambda n: n
+        grow = allocate if plan.deployment.kv_layout != "contiguous" else as_stored
         ok = np.ones(shape, dtype=bool)
         for stage in stages:
             ok &= np.asarray(sequences * demand(stage, length, grow) <= stage.room_bytes)
@@ -206,7 +205,7 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     return Memory(
         weights_bytes=tightest.weights_bytes,
         kv_bytes=sequences * per_sequence,
-        kv_stored_bytes=sequences * demand(tightest, tokens, lambda stored: stored),
+        kv_stored_bytes=sequences * demand(tightest, tokens, as_stored),
         activation_bytes=activation_peak_bytes(model, plan),
         reserved_bytes=(1 - utilisation) * hardware.capacity_bytes + outside_bytes(plan),
         capacity_bytes=hardware.capacity_bytes,

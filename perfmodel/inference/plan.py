@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.errors import InputError
-from perfmodel.operators.cache import STATE_BYTES
 from perfmodel.operators.format_bytes import BASE, Formats
 from perfmodel.operators.quantity import Quantity, ceil_div
 from perfmodel.operators.sharding import Parallel, check_parallel
@@ -123,7 +122,6 @@ def _resolve_formats(
         head=head,
         inputs=inputs,
         cache=cache,
-        state_bytes=STATE_BYTES[model.state_dtype],
         linear_arithmetic=_arithmetic(linear, inputs, hardware),
         expert_arithmetic=_arithmetic(expert, inputs, hardware),
         base_arithmetic=base,
@@ -146,9 +144,13 @@ def _limits(deployment: Deployment, engine: Engine, hardware: Hardware, batch: i
             f"--max-num-seqs: {deployment.max_num_seqs} is less than the {batch} sequences "
             "of a replica's batch"
         )
-    return Limits(
-        max_num_seqs=deployment.max_num_seqs or max(defaults.max_num_seqs, batch),
-        max_num_batched_tokens=deployment.max_num_batched_tokens or defaults.max_num_batched_tokens,
+    # A copy isn't checked against what an engine's file may say: a workload's batch may be larger.
+    return defaults.model_copy(
+        update={
+            "max_num_seqs": deployment.max_num_seqs or max(defaults.max_num_seqs, batch),
+            "max_num_batched_tokens": deployment.max_num_batched_tokens
+            or defaults.max_num_batched_tokens,
+        }
     )
 
 

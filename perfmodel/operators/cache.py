@@ -87,22 +87,32 @@ def layer_state_bytes(mixer: Mixer | None, element_bytes: float) -> float:
     return element_bytes * recurrent + CONV_BYTES * conv
 
 
+Allocate = Callable[[Quantity, int | None], Quantity]
+"""From the tokens that a layer stores, and its window, to those that are set aside for it."""
+
+
+def as_stored(stored: Quantity, window: int | None) -> Quantity:
+    """Set aside exactly what is stored."""
+    return stored
+
+
 def cache_bytes(
     layers: Iterable[Layer],
     context: Quantity,
     cache: NumberFormat = BASE,
-    allocate: Callable[[Quantity], Quantity] = lambda stored: stored,
+    allocate: Allocate = as_stored,
 ) -> Quantity:
     """Bytes of one sequence's cache at ``context`` tokens, an indexer's keys included.
 
-    ``allocate`` turns tokens that are stored into tokens that are set aside (blocks, or a
-    reserved length).
+    ``allocate`` says what a layout sets aside: whole blocks, or a reserved length.
     """
     total: Quantity = 0.0
     for mixer, count in Counter(layer.mixer for layer in layers).items():
         per_token = token_bytes(mixer, cache) + index_token_bytes(mixer)
         if per_token:
-            total = total + count * per_token * allocate(kept_tokens(mixer, context))
+            total = total + count * per_token * allocate(
+                kept_tokens(mixer, context), layer_window(mixer)
+            )
     return total
 
 

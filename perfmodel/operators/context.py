@@ -50,6 +50,8 @@ class Context:
     hidden: int
     norm: Norm
     fused_attention: bool = True
+    state_dtype: str = "bf16"
+    """The format of recurrent states."""
     count: int = 1
     """How often the block being walked stands in the model."""
 
@@ -105,6 +107,7 @@ class Context:
         return Elementwise(
             name=name,
             count=self.count,
+            arithmetic=self.formats.base_arithmetic,
             tokens=self.step.tokens if tokens is None else tokens,
             read_bytes=read,
             write_bytes=write,

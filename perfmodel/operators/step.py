@@ -135,7 +135,9 @@ def body_operators(
     fused_attention: bool = True,
 ) -> tuple[Operator, ...]:
     """Embedding, layers and the exchanges between stages; see `step_operators`."""
-    c = Context(step, formats, parallel, model.hidden, model.norm, fused_attention)
+    c = Context(
+        step, formats, parallel, model.hidden, model.norm, fused_attention, model.state_dtype
+    )
     layers = tuple(local_layer(layer, parallel) for layer in model.layers)
     operators = [*_embedding_operators(model, c), *_layer_operators(layers, c)]
     if parallel.pp > 1:

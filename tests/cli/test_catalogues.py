@@ -56,7 +56,7 @@ def test_hardware_check_passes_on_what_is_shipped():
 def test_hardware_check_finds_a_sparse_peak(tmp_path):
     file = tmp_path / "gpu.yaml"
     file.write_text(
-        "name: mine\ncompute_capability: \"9.0\"\npeaks_tflops: {bf16: 1979, fp8: 3958}\n"
+        'name: mine\ncompute_capability: "9.0"\npeaks_tflops: {bf16: 1979, fp8: 3958}\n'
         "memory: {type: HBM3, capacity_gb: 80, bandwidth_gb_s: 3350}\n"
         "compute: {sm_count: 132, boost_mhz: 1830}\n"
     )

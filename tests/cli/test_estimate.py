@@ -58,7 +58,9 @@ def test_flags_are_those_of_vllm():
 
 
 def test_csv_has_the_operators_that_json_has():
-    rows = list(csv.DictReader(io.StringIO(perfmodel(*CASE, "--explain", "operators", "--csv").out)))
+    rows = list(
+        csv.DictReader(io.StringIO(perfmodel(*CASE, "--explain", "operators", "--csv").out))
+    )
     record = perfmodel(*CASE, "--json").record
     for phase in ("prefill", "decode"):
         total = sum(float(row["time_s"]) for row in rows if row["phase"] == phase)
@@ -120,9 +122,7 @@ def test_a_config_file_and_a_profile_file(tmp_path):
     (tmp_path / "gpu.yaml").write_text(
         "name: mine\npeaks_tflops: {bf16: 100}\nmemory: {capacity_gb: 24, bandwidth_gb_s: 500}\n"
     )
-    ran = perfmodel(
-        "estimate", tmp_path / "any-name.json", "-H", tmp_path / "gpu.yaml", "--json"
-    )
+    ran = perfmodel("estimate", tmp_path / "any-name.json", "-H", tmp_path / "gpu.yaml", "--json")
     assert ran.status == 0, ran.err
     assert ran.record["hardware"] == "mine"
     # 2·(64·(64 + 64 + 64) + 64·64 + 3·64·128 + 2·64) + 2·100·64 + 64 parameters, two bytes each
