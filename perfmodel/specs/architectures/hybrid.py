@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perfmodel.specs.architectures.attention import LAYER_TYPES, read_attention
+from perfmodel.specs.architectures.attention import read_attention
 from perfmodel.specs.architectures.config import MAX_HEADS, Config
 from perfmodel.specs.architectures.dense import LLAMA, NEVER, QWEN3
+from perfmodel.specs.architectures.experts import QWEN2_EXPERTS, experts_of
 from perfmodel.specs.architectures.family import Family, Shape, Switch
 from perfmodel.specs.architectures.feedforward import moe_layers, read_dense, sparse_steps
-from perfmodel.specs.architectures.moe import QWEN2_EXPERTS, experts_of
 from perfmodel.specs.architectures.mtp import next_token_modules
+from perfmodel.specs.architectures.windows import LAYER_TYPES
 from perfmodel.specs.model import (
     Ffn,
     GatedDeltaNet,

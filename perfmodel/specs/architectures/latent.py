@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from perfmodel.specs.architectures.config import MAX_HEADS, Config
 from perfmodel.specs.architectures.dense import LLAMA, NEVER
+from perfmodel.specs.architectures.experts import DEEPSEEK_EXPERTS, DEEPSEEK_V2_EXPERTS
 from perfmodel.specs.architectures.family import Family, Shape, read_heads
 from perfmodel.specs.architectures.feedforward import after_dense, moe_layers
-from perfmodel.specs.architectures.moe import DEEPSEEK_EXPERTS, DEEPSEEK_V2_EXPERTS
 from perfmodel.specs.architectures.mtp import next_token_modules
 from perfmodel.specs.model import Indexer, LatentAttention
 

@@ -9,7 +9,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from perfmodel.errors import InputError, UnknownNameError
-from perfmodel.specs.architectures import classic, dense, hybrid, latent, moe, statespace
+from perfmodel.specs.architectures import (
+    classic,
+    dense_more,
+    hybrid,
+    latent,
+    moe,
+    statespace,
+)
 from perfmodel.specs.architectures.config import Config, shown
 from perfmodel.specs.architectures.family import Family, build_decoder
 from perfmodel.specs.architectures.quantization import read_checkpoint
@@ -18,7 +25,7 @@ from perfmodel.specs.base import describe
 from perfmodel.specs.model import Model
 
 FAMILIES: Mapping[str, Family] = {
-    **dense.FAMILIES,
+    **dense_more.FAMILIES,
     **moe.FAMILIES,
     **latent.FAMILIES,
     **hybrid.FAMILIES,

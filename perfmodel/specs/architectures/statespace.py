@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perfmodel.specs.architectures.attention import LAYER_TYPES, read_attention
+from perfmodel.specs.architectures.attention import read_attention
 from perfmodel.specs.architectures.config import MAX_HEADS, Config
 from perfmodel.specs.architectures.dense import LLAMA, NEVER
+from perfmodel.specs.architectures.experts import experts_of, granite_shared
 from perfmodel.specs.architectures.family import Family, Shape
 from perfmodel.specs.architectures.feedforward import moe_layers
 from perfmodel.specs.architectures.hybrid import MAX_KERNEL, state_dtype
-from perfmodel.specs.architectures.moe import experts_of, granite_shared
+from perfmodel.specs.architectures.windows import LAYER_TYPES
 from perfmodel.specs.model import DenseFfn, Ffn, Mamba1, Mamba2, Mixer
 
 MAX_EXPAND = 64
