@@ -77,12 +77,14 @@ def window_cap_bytes(model: Model, width_bytes: Any = 2.0) -> Any:
 
 def indexer_bytes_per_token(model: Model, width_bytes: Any = 2.0) -> Any:
     """Bytes of the indexer's keys of one token (DeepSeek-V3.2), kept apart from the latent."""
-    elements = sum(
-        layer.mixer.indexer.head_dim
-        for layer in model.layers
-        if isinstance(layer.mixer, LatentAttention) and layer.mixer.indexer
-    )
-    return elements * width_bytes
+    return sum(indexer_elements(layer.mixer) for layer in model.layers) * width_bytes
+
+
+def indexer_elements(mixer: Mixer | None) -> int:
+    """Elements of one token's indexer key in one layer."""
+    if isinstance(mixer, LatentAttention) and mixer.indexer and not mixer.indexer.shared:
+        return mixer.indexer.head_dim
+    return 0
 
 
 def mixer_state_elements(mixer: Mixer | None) -> tuple[int, int]:

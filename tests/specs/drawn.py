@@ -161,6 +161,10 @@ def fitted(kind: str, values: dict[str, Any], draw) -> dict[str, Any]:
                 max_size=values["num_hidden_layers"],
             )
         )
+    if kind == "glm_moe_dsa":
+        count = values["num_hidden_layers"]
+        kinds = st.sampled_from(["full", "shared"])
+        values["indexer_types"] = draw(st.lists(kinds, min_size=count, max_size=count))
     if kind == "mpt":
         values.pop("max_seq_len")
     return values

@@ -192,7 +192,10 @@ def test_a_config_itself_must_say_its_sizes():
             CheckpointFormat(weights="fp8_block"),
         ),
         ({"quant_method": "mxfp4"}, CheckpointFormat(weights="mxfp4", experts_only=True)),
-        ({"quant_method": "awq", "bits": 4}, CheckpointFormat(weights="int4")),
+        (
+            {"quant_method": "awq", "bits": 4, "group_size": 64},
+            CheckpointFormat(weights="int4", group_size=64),
+        ),
         ({"quant_method": "gptq", "bits": 8}, CheckpointFormat(weights="int8")),
         ({"load_in_4bit": True}, CheckpointFormat(weights="int4")),
         ({"load_in_8bit": True}, CheckpointFormat(weights="int8")),
@@ -211,9 +214,12 @@ def test_a_config_itself_must_say_its_sizes():
         (
             {
                 "quant_method": "compressed-tensors",
-                "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int"}}},
+                "config_groups": {
+                    "group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}
+                },
+                "ignore": ["lm_head", "re:.*self_attn.*"],
             },
-            CheckpointFormat(weights="int4"),
+            CheckpointFormat(weights="int4", group_size=32, experts_only=True),
         ),
     ],
 )

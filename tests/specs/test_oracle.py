@@ -63,7 +63,7 @@ def test_the_classes_own_defaults(kind):
 
 
 quick = settings(
-    max_examples=50,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

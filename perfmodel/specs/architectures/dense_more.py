@@ -48,6 +48,17 @@ ERNIE = replace(
     up_bias=ERNIE_BIAS,
     down_bias=ERNIE_BIAS,
 )
+EXAONE4 = replace(
+    LLAMA,
+    kv_heads=32,
+    qkv_bias=NEVER,
+    out_bias=NEVER,
+    up_bias=NEVER,
+    down_bias=NEVER,
+    has_qk_norm=ALWAYS,
+    window=4096,
+    windows=windows.exaone4,
+)
 HUNYUAN = replace(LLAMA, has_qk_norm=ALWAYS, up_bias=NEVER, down_bias=NEVER)
 INTERNLM_BIAS = Switch(False, ("bias",))
 INTERNLM3_BIAS = Switch(False, ("bias", "mlp_bias"))
@@ -93,17 +104,7 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "ernie4_5": ERNIE,
     "exaone": LLAMA,
-    "exaone4": replace(
-        LLAMA,
-        kv_heads=32,
-        qkv_bias=NEVER,
-        out_bias=NEVER,
-        up_bias=NEVER,
-        down_bias=NEVER,
-        has_qk_norm=ALWAYS,
-        window=4096,
-        windows=windows.exaone4,
-    ),
+    "exaone4": EXAONE4,
     "gemma": GEMMA,
     "gemma2": GEMMA2,
     "gemma3_text": GEMMA3,

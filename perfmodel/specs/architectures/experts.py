@@ -59,7 +59,9 @@ def read_shared(config: Config, family: Family, width: int) -> DenseFfn:
 
 def shared_count(config: Config, width: int) -> int:
     """Shared experts of the routed ones' width (DeepSeek)."""
-    return width * config.integer("n_shared_experts", default=0, low=0, high=MAX_EXPERTS)
+    return width * config.integer(
+        "n_shared_experts", "num_shared_experts", default=0, low=0, high=MAX_EXPERTS
+    )
 
 
 def shared_width(config: Config, width: int) -> int:

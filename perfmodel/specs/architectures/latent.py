@@ -33,13 +33,27 @@ def latent_layers(config: Config, family: Family, shape: Shape) -> Sequence[Late
 
 
 def indexed_layers(config: Config, family: Family, shape: Shape) -> Sequence[LatentAttention]:
-    """MLA with the indexer that picks keys (DeepSeek-V3.2, GLM-5)."""
+    """MLA with the indexer that picks keys (DeepSeek-V3.2, GLM-5), own or the last layer's."""
     indexer = Indexer(
         heads=config.integer("index_n_heads", high=MAX_HEADS),
         head_dim=config.integer("index_head_dim"),
         top_k=config.integer("index_topk", high=MAX_HEADS),
     )
-    return [read_latent(config).model_copy(update={"indexer": indexer})] * shape.layers
+    own = read_latent(config).model_copy(update={"indexer": indexer})
+    reusing = own.model_copy(update={"indexer": indexer.model_copy(update={"shared": True})})
+    return [own if here else reusing for here in own_indexers(config, shape)]
+
+
+def own_indexers(config: Config, shape: Shape) -> Sequence[bool]:
+    """Which layers pick keys themselves; the others reuse what the last of them picked."""
+    kinds = config.names("indexer_types", shape.layers, ("full", "shared"))
+    if kinds is not None:
+        return [kind == "full" for kind in kinds]
+    if config.states("index_topk_pattern"):
+        raise config.fault("index_topk_pattern", "isn't supported; write indexer_types instead")
+    step = config.integer("index_topk_freq", default=1)
+    offset = config.integer("index_skip_topk_offset", default=2, low=0)
+    return [max(layer - offset + 1, 0) % step == 0 for layer in range(shape.layers)]
 
 
 DEEPSEEK_V2 = replace(

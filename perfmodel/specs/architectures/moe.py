@@ -17,7 +17,7 @@ from perfmodel.specs.architectures.dense import (
     QWEN2,
     QWEN3,
 )
-from perfmodel.specs.architectures.dense_more import ERNIE, ERNIE_BIAS, HUNYUAN
+from perfmodel.specs.architectures.dense_more import ERNIE, ERNIE_BIAS, EXAONE4, HUNYUAN
 from perfmodel.specs.architectures.experts import (
     DEEPSEEK_EXPERTS,
     DEEPSEEK_V2_EXPERTS,
@@ -70,6 +70,14 @@ FAMILIES: Mapping[str, Family] = {
             experts_of("moe_intermediate_size", correction=True, shared=ernie_shared),
             ernie_sparse,
         ),
+    ),
+    "exaone_moe": replace(EXAONE4, ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(1))),
+    "hy_v3": replace(
+        LLAMA,
+        kv_heads=8,
+        head_dim=128,
+        has_qk_norm=ALWAYS,
+        ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(1)),
     ),
     "flex_olmo": replace(OLMO2, ffns=moe_layers(experts_of("intermediate_size", top_k=5))),
     "granitemoe": GRANITE_MOE,

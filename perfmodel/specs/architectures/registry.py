@@ -36,6 +36,7 @@ MULTIMODAL: Mapping[str, str | None] = {
     "gemma3": "gemma3_text",
     "llama4": "llama4_text",
     "llava": "llama",
+    "llava_next": "llama",
     "mistral3": "mistral",
     "paligemma": "gemma",
     "qwen2_5_vl": "qwen2_5_vl_text",

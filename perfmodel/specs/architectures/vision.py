@@ -34,6 +34,11 @@ def llava(config: Config, vision: Config, hidden: int) -> int:
     return tower + linear(width, hidden, bias) + linear(hidden, hidden, bias)
 
 
+def llava_next(config: Config, vision: Config, hidden: int) -> int:
+    """Llava's parts, and the vector that ends a row of patches."""
+    return llava(config, vision, hidden) + hidden
+
+
 def mistral3(config: Config, vision: Config, hidden: int) -> int:
     """Pixtral's encoder, a norm, a merger of patches and a two-layer projector."""
     bias = config.flag("multimodal_projector_bias", default=False)
@@ -122,6 +127,7 @@ TOWERS: Mapping[str, Tower] = {
     "gemma3": gemma3,
     "llama4": llama4,
     "llava": llava,
+    "llava_next": llava_next,
     "mistral3": mistral3,
     "paligemma": paligemma,
     "qwen2_5_vl": qwen2_5,
