@@ -1,5 +1,7 @@
 """Fields that mislead: what each family means by its windows, heads, experts and formats."""
 
+from typing import Any
+
 import pytest
 
 from perfmodel.errors import InputError
@@ -18,9 +20,10 @@ BASE = {
     "max_position_embeddings": 65536,
 }
 EXPERTS = {"num_local_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
+SHARED = {"shared_expert_intermediate_size": 48}
 
 
-def build(kind, **fields):
+def build(kind: str, **fields: Any) -> Any:
     return build_model({"model_type": kind, **BASE, **fields}, "x", "x.json")
 
 
@@ -110,7 +113,7 @@ def test_llama4_chunks_where_positions_rotate():
     ],
 )
 def test_which_layers_have_experts(kind, fields, expected):
-    model = build(kind, intermediate_size_mlp=96, **EXPERTS, **fields)
+    model = build(kind, intermediate_size_mlp=96, **EXPERTS, **SHARED, **fields)
     assert sparse(model) == expected
 
 
@@ -139,8 +142,10 @@ def test_kv_heads_absent_or_null():
         ("mistral", {}, 8),  # the class's default
         ("mistral", {"num_key_value_heads": None}, 16),
     ):
-        model = build_model({"model_type": kind, **heads, **fields}, "x", "x.json")
-        assert model.layers[0].mixer.kv_heads == expected
+        mixer: Any = (
+            build_model({"model_type": kind, **heads, **fields}, "x", "x.json").layers[0].mixer
+        )
+        assert mixer.kv_heads == expected
 
 
 def test_heads_may_be_wider_than_the_hidden_width():
@@ -159,7 +164,7 @@ def test_ties_by_default(kind, tied):
 
 
 def test_one_shared_expert_of_the_summed_width():
-    model = load_model("deepseek-v2-lite")
+    model: Any = load_model("deepseek-v2-lite")
     assert isinstance(model.layers[0].ffn, DenseFfn)
     assert model.layers[1].ffn.shared.width == 2 * 1408
 

@@ -57,27 +57,34 @@ def read_shared(config: Config, family: Family, width: int) -> DenseFfn:
     )
 
 
-def shared_count(config: Config, width: int) -> int:
-    """Shared experts of the routed ones' width (DeepSeek)."""
-    return width * config.integer(
-        "n_shared_experts", "num_shared_experts", default=0, low=0, high=MAX_EXPERTS
-    )
+def shared_count(default: int) -> Callable[[Config, int], int]:
+    """Shared experts of the routed ones' width (DeepSeek), ``default`` of them where unsaid."""
+
+    def width_of(config: Config, width: int) -> int:
+        count = config.integer(
+            "n_shared_experts", "num_shared_experts", default=default, low=0, high=MAX_EXPERTS
+        )
+        return width * count
+
+    return width_of
 
 
 def shared_width(config: Config, width: int) -> int:
     """A shared expert of its own width (Qwen2-MoE)."""
-    return config.integer("shared_expert_intermediate_size", default=0, low=0)
+    return config.integer("shared_expert_intermediate_size", low=0)
 
 
-DEEPSEEK_EXPERTS = experts_of("moe_intermediate_size", correction=True, shared=shared_count)
-DEEPSEEK_V2_EXPERTS = experts_of("moe_intermediate_size", shared=shared_count)
+DEEPSEEK_EXPERTS = experts_of("moe_intermediate_size", shared=shared_count(0))
+DEEPSEEK_V2_EXPERTS = experts_of("moe_intermediate_size", shared=shared_count(2))
+DEEPSEEK_V3_EXPERTS = experts_of("moe_intermediate_size", correction=True, shared=shared_count(1))
+DOTS_EXPERTS = experts_of("moe_intermediate_size", correction=True, shared=shared_count(0))
 QWEN2_EXPERTS = experts_of("moe_intermediate_size", shared=shared_width, shared_gate=True)
 QWEN3_EXPERTS = experts_of("moe_intermediate_size")
 
 
 def ernie_shared(config: Config, width: int) -> int:
     """Shared experts of the routed ones' width (ERNIE-4.5)."""
-    return width * config.integer("moe_num_shared_experts", default=0, low=0, high=MAX_EXPERTS)
+    return width * config.integer("moe_num_shared_experts", default=2, low=0, high=MAX_EXPERTS)
 
 
 def granite_shared(config: Config, width: int) -> int:

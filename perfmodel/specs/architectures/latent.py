@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perfmodel.specs.architectures.config import MAX_HEADS, Config
 from perfmodel.specs.architectures.dense import LLAMA, NEVER
-from perfmodel.specs.architectures.experts import DEEPSEEK_EXPERTS, DEEPSEEK_V2_EXPERTS
+from perfmodel.specs.architectures.experts import DEEPSEEK_V2_EXPERTS, DEEPSEEK_V3_EXPERTS
 from perfmodel.specs.architectures.family import Family, Shape, read_heads
 from perfmodel.specs.architectures.feedforward import after_dense, moe_layers
 from perfmodel.specs.architectures.mtp import next_token_modules
@@ -64,7 +64,7 @@ DEEPSEEK_V3 = replace(
     mixers=latent_layers,
     up_bias=NEVER,
     down_bias=NEVER,
-    ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(3)),
+    ffns=moe_layers(DEEPSEEK_V3_EXPERTS, after_dense(3)),
     mtp=next_token_modules,
 )
 DEEPSEEK_V32 = replace(DEEPSEEK_V3, mixers=indexed_layers)
@@ -72,7 +72,7 @@ DEEPSEEK_V32 = replace(DEEPSEEK_V3, mixers=indexed_layers)
 FAMILIES: Mapping[str, Family] = {
     "deepseek_v2": DEEPSEEK_V2,
     "deepseek_v3": DEEPSEEK_V3,
-    "glm4_moe_lite": replace(DEEPSEEK_V3, ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(1))),
+    "glm4_moe_lite": replace(DEEPSEEK_V3, ffns=moe_layers(DEEPSEEK_V3_EXPERTS, after_dense(1))),
     "minicpm3": replace(LLAMA, mixers=latent_layers, tied=True),
     "youtu": replace(LLAMA, mixers=latent_layers, tied=True),
     "kimi_k2": DEEPSEEK_V3,

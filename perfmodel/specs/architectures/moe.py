@@ -20,7 +20,8 @@ from perfmodel.specs.architectures.dense import (
 from perfmodel.specs.architectures.dense_more import ERNIE, ERNIE_BIAS, EXAONE4, HUNYUAN
 from perfmodel.specs.architectures.experts import (
     DEEPSEEK_EXPERTS,
-    DEEPSEEK_V2_EXPERTS,
+    DEEPSEEK_V3_EXPERTS,
+    DOTS_EXPERTS,
     QWEN2_EXPERTS,
     QWEN3_EXPERTS,
     dbrx_moe,
@@ -43,7 +44,7 @@ GLM4_MOE = replace(
     head_dim=None,
     qkv_bias=Switch(False, ("attention_bias",)),
     has_qk_norm=Switch(False, ("use_qk_norm",)),
-    ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(1)),
+    ffns=moe_layers(DEEPSEEK_V3_EXPERTS, after_dense(1)),
     mtp=next_token_modules,
 )
 GRANITE_MOE = replace(
@@ -59,7 +60,7 @@ FAMILIES: Mapping[str, Family] = {
         down_bias=NEVER,
         window=4096,
         windows=windows.last_layers,
-        ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(0)),
+        ffns=moe_layers(DOTS_EXPERTS, after_dense(0)),
     ),
     "ernie4_5_moe": replace(
         ERNIE,
@@ -71,13 +72,13 @@ FAMILIES: Mapping[str, Family] = {
             ernie_sparse,
         ),
     ),
-    "exaone_moe": replace(EXAONE4, ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(1))),
+    "exaone_moe": replace(EXAONE4, ffns=moe_layers(DEEPSEEK_V3_EXPERTS, after_dense(1))),
     "hy_v3": replace(
         LLAMA,
         kv_heads=8,
         head_dim=128,
         has_qk_norm=ALWAYS,
-        ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(1)),
+        ffns=moe_layers(DEEPSEEK_V3_EXPERTS, after_dense(1)),
     ),
     "flex_olmo": replace(OLMO2, ffns=moe_layers(experts_of("intermediate_size", top_k=5))),
     "granitemoe": GRANITE_MOE,
@@ -89,7 +90,7 @@ FAMILIES: Mapping[str, Family] = {
         ffns=moe_layers(experts_of("intermediate_size", shared=lambda config, width: width)),
     ),
     "olmoe": replace(OLMO2, ffns=moe_layers(experts_of("intermediate_size", top_k=8))),
-    "solar_open": replace(GLM4_MOE, head_dim=128, mtp=None, ffns=moe_layers(DEEPSEEK_EXPERTS)),
+    "solar_open": replace(GLM4_MOE, head_dim=128, mtp=None, ffns=moe_layers(DEEPSEEK_V3_EXPERTS)),
     "mixtral": MIXTRAL,
     "qwen2_moe": replace(
         QWEN2,
@@ -162,7 +163,7 @@ FAMILIES: Mapping[str, Family] = {
         ffns=moe_layers(dbrx_moe),
     ),
     "glm4_moe": GLM4_MOE,
-    "deepseek": replace(LLAMA, ffns=moe_layers(DEEPSEEK_V2_EXPERTS, after_dense())),
+    "deepseek": replace(LLAMA, ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense())),
     "llama4_text": replace(
         LLAMA,
         kv_heads=8,

@@ -32,7 +32,7 @@ FAMILIES: Mapping[str, Family] = {
     **classic.FAMILIES,
     **statespace.FAMILIES,
 }
-MULTIMODAL: Mapping[str, str | None] = {
+MULTIMODAL: Mapping[str, str] = {
     "gemma3": "gemma3_text",
     "llama4": "llama4_text",
     "llava": "llama",
@@ -113,9 +113,8 @@ def text_section(config: Config, kind: str) -> tuple[Config, str]:
     if config.states("tie_word_embeddings"):  # the whole's word stands above the part's
         merged = {**section.data, "tie_word_embeddings": config.data["tie_word_embeddings"]}
         section = Config(merged, section.where, section.path, nested=True)
-    default = MULTIMODAL[kind]
-    if default is not None and not section.states("model_type"):
-        return section, default
+    if not section.states("model_type"):
+        return section, MULTIMODAL[kind]
     text_kind = read_type(section)
     if text_kind not in FAMILIES:
         raise section.fault("model_type", f"{text_kind} is no text model")

@@ -21,7 +21,7 @@ def gemma3(config: Config, vision: Config, hidden: int) -> int:
 def paligemma(config: Config, vision: Config, hidden: int) -> int:
     """SigLIP and one projection."""
     width = vision.integer("hidden_size", default=SIGLIP["hidden_size"])
-    return siglip(vision) + linear(width, hidden)
+    return siglip(vision) + linear(width, vision.integer("projection_dim", default=hidden))
 
 
 def llava(config: Config, vision: Config, hidden: int) -> int:
