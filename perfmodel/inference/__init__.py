@@ -1,0 +1,1 @@
+"""Prefill, decode and memory of a deployment."""

@@ -1,0 +1,1 @@
+"""How long an operator takes on a device: operators in, seconds out."""

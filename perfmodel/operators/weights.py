@@ -60,7 +60,7 @@ def norm_elements(norm: Norm, width: int) -> int:
     return width * (norm.weight + norm.bias)
 
 
-def attention_weights(a: Attention, hidden: int, norm: Norm) -> Iterator[Weight]:
+def attention_weights(a: Attention, hidden: int) -> Iterator[Weight]:
     """Projections of MHA, GQA or MQA: one fused QKV matrix, the output, and the small vectors."""
     q = a.heads * a.head_dim
     k = a.kv_heads * a.head_dim
@@ -150,9 +150,7 @@ def moe_weights(f: MoeFfn, hidden: int) -> Iterator[Weight]:
     up = f.width * (2 if f.gated else 1)
     up_name = "experts.gate_up_proj" if f.gated else "experts.up_proj"
     yield Weight(up_name, "expert", hidden, up, up if f.bias else 0, f.experts)
-    yield Weight(
-        "experts.down_proj", "expert", f.width, hidden, hidden if f.bias else 0, f.experts
-    )
+    yield Weight("experts.down_proj", "expert", f.width, hidden, hidden if f.bias else 0, f.experts)
     if f.shared is not None:
         yield from dense_weights(f.shared, hidden, "shared_expert")
     if f.shared_gate:
@@ -163,7 +161,7 @@ def mixer_weights(layer: Layer, hidden: int, norm: Norm) -> Iterator[Weight]:
     """Tensors of a layer's sequence mixer."""
     mixer = layer.mixer
     if isinstance(mixer, Attention):
-        yield from attention_weights(mixer, hidden, norm)
+        yield from attention_weights(mixer, hidden)
     elif isinstance(mixer, LatentAttention):
         yield from latent_weights(mixer, hidden)
     elif isinstance(mixer, GatedDeltaNet):

@@ -1,0 +1,1 @@
+"""What the user describes, as frozen records: model, hardware, workload, deployment."""

@@ -4,50 +4,55 @@ import numpy as np
 import pytest
 
 from perfmodel.operators.cache import (
+    cache_bytes,
     indexer_bytes_per_token,
-    kv_bytes,
+    kept_tokens,
     kv_bytes_per_token,
-    kv_tokens,
     state_bytes_per_sequence,
     state_elements,
 )
+from perfmodel.specs.formats import FORMATS
 from perfmodel.specs.loading import load_model
 
 
 def test_a_window_caps_the_tokens():
-    assert kv_tokens(128, 100) == 100
-    assert kv_tokens(128, 1000) == 128
-    assert kv_tokens(None, 1000) == 1000
-    np.testing.assert_array_equal(kv_tokens(128, np.array([1, 128, 129])), [1, 128, 128])
+    windowed, full = (layer.mixer for layer in load_model("gpt-oss-120b").layers[:2])
+    assert kept_tokens(windowed, 100) == 100
+    assert kept_tokens(windowed, 1000) == 128
+    assert kept_tokens(full, 1000) == 1000
+    contexts = np.array([1.0, 128.0, 129.0])
+    np.testing.assert_array_equal(kept_tokens(windowed, contexts), [1, 128, 128])
 
 
 @pytest.mark.parametrize("name", ["llama-3.1-8b", "gpt-oss-120b", "gemma-3-27b", "deepseek-v3"])
 def test_arrays_are_as_scalars(name):
-    model = load_model(name)
+    layers = load_model(name).layers
     contexts = np.array([1, 127, 128, 129, 4096, 131072])
-    whole = kv_bytes(model, contexts, 1.0)
-    np.testing.assert_array_equal(whole, [kv_bytes(model, int(n), 1.0) for n in contexts])
+    whole = cache_bytes(layers, contexts, FORMATS["fp8"])
+    alone = [cache_bytes(layers, int(n), FORMATS["fp8"]) for n in contexts]
+    np.testing.assert_array_equal(whole, alone)
     assert np.all(np.diff(whole) > 0)
 
 
 def test_short_contexts_take_the_full_rate():
     model = load_model("gpt-oss-120b")
-    assert kv_bytes(model, 128) == 128 * kv_bytes_per_token(model)
-    beyond = kv_bytes(model, 129) - kv_bytes(model, 128)
+    assert cache_bytes(model.layers, 128) == 128 * kv_bytes_per_token(model)
+    beyond = cache_bytes(model.layers, 129) - cache_bytes(model.layers, 128)
     assert beyond == kv_bytes_per_token(model, beyond_window=True)
 
 
-def test_width_scales_the_cache():
+def test_the_format_scales_the_cache():
     model = load_model("llama-3.1-8b")
-    np.testing.assert_array_equal(
-        kv_bytes_per_token(model, np.array([2.0, 1.0])), [131_072, 65_536]
-    )
+    # fp8 with one scale per tensor: half of bf16; int8 adds a 16-bit scale per token and head,
+    # for keys and for values: 32 layers · 2 · 8 heads · 2 B = 1,024 B
+    assert kv_bytes_per_token(model, FORMATS["fp8"]) == 65_536
+    assert kv_bytes_per_token(model, FORMATS["int8"]) == 65_536 + 1_024
 
 
 def test_the_indexers_keys_are_apart():
     model = load_model("deepseek-v3.2")
     assert kv_bytes_per_token(model) == 70_272
-    assert indexer_bytes_per_token(model) == 15_616  # 61·128·2
+    assert indexer_bytes_per_token(model) == 8_052  # 61·(128 in fp8 + a 4-byte scale)
     assert indexer_bytes_per_token(load_model("deepseek-v3")) == 0
 
 

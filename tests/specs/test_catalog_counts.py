@@ -4,8 +4,8 @@ import pytest
 
 from perfmodel.operators.cache import (
     kv_bytes_per_token,
+    layer_window,
     state_elements,
-    window,
     window_cap_bytes,
 )
 from perfmodel.operators.parameters import count_parameters
@@ -58,7 +58,7 @@ def test_cache_and_states(name):
 def test_windows(name):
     model = load_model(name)
     growth = kv_bytes_per_token(model, beyond_window=True)
-    windows = {window(layer.mixer) or 0 for layer in model.layers}
+    windows = {layer_window(layer.mixer) or 0 for layer in model.layers}
     if name.startswith("starcoder2"):
         # The row's own trap says "window 4096"; its growth column forgot it. The paper and
         # transformers slide every layer (sliding_window 4096 of 16,384 positions).

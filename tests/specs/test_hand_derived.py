@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfmodel.operators.cache import kv_bytes, kv_bytes_per_token, window_cap_bytes
+from perfmodel.operators.cache import cache_bytes, kv_bytes_per_token, window_cap_bytes
 from perfmodel.operators.parameters import count_parameters
 from perfmodel.operators.weights import model_weights
 from perfmodel.specs.loading import load_model
@@ -100,7 +100,7 @@ def test_gpt_oss_grows_by_half_beyond_the_window():
 def test_gemma_3_27b_at_131072_tokens():
     # 10 layers see all, 52 see 1,024; a token takes 2·16·128·2 = 8,192 bytes in each.
     expected = 10 * 8192 * 131072 + 52 * 8192 * 1024
-    assert kv_bytes(load_model("gemma-3-27b"), 131072) == expected
+    assert cache_bytes(load_model("gemma-3-27b").layers, 131072) == expected
     assert expected / 2**30 == pytest.approx(10.41, abs=0.005)
 
 

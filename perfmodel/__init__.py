@@ -1,0 +1,77 @@
+"""How long LLM prefill and decode take on an accelerator, what limits them, what fits.
+
+>>> import perfmodel
+>>> result = perfmodel.estimate("llama-3.1-8b", "h100-sxm", perfmodel.Workload(batch=8))
+>>> result.memory.fits
+True
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perfmodel.errors import CapacityError, InputError, PerfmodelError, UnknownNameError
+    from perfmodel.inference.estimate import Estimate, estimate
+    from perfmodel.inference.record import estimate_record
+    from perfmodel.operators.parameters import count_parameters
+    from perfmodel.specs.deployment import Deployment
+    from perfmodel.specs.hardware import Hardware, hardware_names, load_hardware
+    from perfmodel.specs.loading import load_model, model_names
+    from perfmodel.specs.model import Model
+    from perfmodel.specs.workload import Workload
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "CapacityError": "perfmodel.errors",
+    "Deployment": "perfmodel.specs.deployment",
+    "Estimate": "perfmodel.inference.estimate",
+    "Hardware": "perfmodel.specs.hardware",
+    "InputError": "perfmodel.errors",
+    "Model": "perfmodel.specs.model",
+    "PerfmodelError": "perfmodel.errors",
+    "UnknownNameError": "perfmodel.errors",
+    "Workload": "perfmodel.specs.workload",
+    "count_parameters": "perfmodel.operators.parameters",
+    "estimate": "perfmodel.inference.estimate",
+    "estimate_record": "perfmodel.inference.record",
+    "hardware_names": "perfmodel.specs.hardware",
+    "load_hardware": "perfmodel.specs.hardware",
+    "load_model": "perfmodel.specs.loading",
+    "model_names": "perfmodel.specs.loading",
+}
+
+__all__ = [
+    "CapacityError",
+    "Deployment",
+    "Estimate",
+    "Hardware",
+    "InputError",
+    "Model",
+    "PerfmodelError",
+    "UnknownNameError",
+    "Workload",
+    "__version__",
+    "count_parameters",
+    "estimate",
+    "estimate_record",
+    "hardware_names",
+    "load_hardware",
+    "load_model",
+    "model_names",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name where it is first used, so that `import perfmodel` costs nothing."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'perfmodel' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

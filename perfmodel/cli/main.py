@@ -1,0 +1,80 @@
+"""The `perfmodel` command: one module per command, errors as one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from perfmodel import __version__
+from perfmodel.cli.lazy import HELP, LazyGroup
+from perfmodel.errors import PerfmodelError
+
+app = typer.Typer(
+    name="perfmodel",
+    cls=LazyGroup,
+    help="How long LLM prefill and decode take on an accelerator, what limits them, what fits.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings=HELP,
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"perfmodel {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that come before a command."""
+
+
+def _fail(message: str, status: int = 2) -> int:
+    print(f"perfmodel: {' '.join(str(message).split())}", file=sys.stderr)
+    return status
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command line and return its exit status.
+
+    0: done; 1: a check failed; 2: the input is wrong or can't be met. What a user can mend is one
+    line on stderr; a bug keeps its traceback.
+    """
+    command = typer.main.get_command(app)
+    try:
+        status: Any = command.main(args=arguments, prog_name="perfmodel", standalone_mode=False)
+    except PerfmodelError as error:
+        return _fail(str(error))
+    except typer.Abort:
+        return _fail("interrupted", 130)
+    except BrokenPipeError:
+        # The reader of our output (head, less) has left: nothing more to say.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        # Usage errors of typer's (vendored) click know how to format themselves.
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            message = error.format_message()
+            if not message:  # no arguments: the help has been printed
+                return int(error.exit_code)
+            return _fail(f"{message} (see perfmodel --help)", int(error.exit_code))
+        raise
+    return status if isinstance(status, int) else 0
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    sys.exit(run())

@@ -1,0 +1,86 @@
+"""`perfmodel models list` and `show`: the catalogue, and one model's exact counts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from perfmodel.cli.lazy import HELP
+from perfmodel.cli.output import console, print_json, table
+from perfmodel.cli.text import binary, digits, whole
+from perfmodel.operators.summary import model_record
+from perfmodel.specs.loading import load_model, model_names
+from perfmodel.specs.model import Model
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings=HELP,
+    help="Models that perfmodel knows.",
+)
+Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
+@app.command("list")
+def list_models(as_json: Json = False) -> None:
+    """List the catalogue with parameter counts and KV bytes per token."""
+    records = [model_record(load_model(name)) for name in model_names()]
+    if as_json:
+        print_json({"models": records})
+        return
+    made = table(
+        None,
+        [("Model", "left"), ("Architecture", "left"), ("Parameters", "right"),
+         ("Active", "right"), ("KV per token", "right")],
+    )  # fmt: skip
+    for record in records:
+        made.add_row(
+            record["name"],
+            record["architecture"],
+            f"{digits(record['parameters'] / 1e9)} B",
+            f"{digits(record['active_parameters'] / 1e9)} B",
+            binary(record["kv_bytes_per_token"]),
+        )
+    console().print(made)
+
+
+def _show(model: Model, record: dict[str, Any]) -> None:
+    made = table(f"{record['name']} ({record['architecture']})", [("", "left"), ("", "right")])
+    made.show_header = False
+    for label, key in (
+        ("Parameters", "parameters"),
+        ("Parameters of the text model", "text_parameters"),
+        ("Active per token", "active_parameters"),
+        ("Prediction modules (MTP), besides", "mtp_parameters"),
+    ):
+        made.add_row(label, whole(record[key]))
+    for label, key in (
+        ("Weights in bf16", "weight_bytes"),
+        ("KV cache per token in bf16", "kv_bytes_per_token"),
+        ("KV growth per token beyond the window", "kv_bytes_per_token_beyond_window"),
+        ("State per sequence", "state_bytes_per_sequence"),
+    ):
+        made.add_row(label, f"{binary(record[key])} ({whole(record[key])} B)")
+    made.add_row("Layers", whole(len(model.layers)))
+    made.add_row("Hidden width", whole(model.hidden))
+    made.add_row("Vocabulary", whole(model.vocab))
+    if model.max_positions:
+        made.add_row("Made for contexts up to", whole(model.max_positions))
+    if model.checkpoint:
+        made.add_row("Checkpoint's format", model.checkpoint.weights)
+    console().print(made)
+
+
+@app.command("show")
+def show(
+    model: Annotated[str, typer.Argument(help="Catalogue name, config.json, folder or hub id.")],
+    as_json: Json = False,
+) -> None:
+    """Show one model's exact counts."""
+    loaded = load_model(model)
+    record = model_record(loaded)
+    if as_json:
+        print_json(record)
+    else:
+        _show(loaded, record)

@@ -1,0 +1,52 @@
+"""Writing answers: JSON, CSV, or rich tables. Answers go to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+
+def print_json(record: Mapping[str, Any]) -> None:
+    """One JSON object on stdout, nothing else."""
+    json.dump(record, sys.stdout, indent=2, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rows with a header; the first row's keys are the columns."""
+    if not rows:
+        return
+    writer = csv.DictWriter(sys.stdout, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def console() -> Console:
+    """The terminal (or pipe, 80 columns wide) that tables are printed to."""
+    from rich.console import Console  # noqa: PLC0415  (only where tables are drawn)
+
+    return Console(highlight=False)
+
+
+def table(title: str | None, columns: Iterable[tuple[str, str]]) -> Table:
+    """A plain table; ``columns`` are (heading, ``left`` or ``right``)."""
+    from rich import box  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
+                 pad_edge=False, header_style="bold")  # fmt: skip
+    for heading, justify in columns:
+        made.add_column(
+            heading,
+            justify="right" if justify == "right" else "left",
+            no_wrap=justify == "right",
+            overflow="fold",
+        )
+    return made

@@ -1,0 +1,168 @@
+"""The whole answer for one deployment: latency, throughput, memory, what limits them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.inference.memory import Memory, memory_use
+from perfmodel.inference.phase import Cost, PhaseCost
+from perfmodel.inference.plan import Plan, make_plan
+from perfmodel.inference.steps import decode_all, decode_step, prefill
+from perfmodel.kernels.calibration import load_calibration
+from perfmodel.kernels.timing import DeviceModel
+from perfmodel.operators.quantity import Quantity, as_quantity
+from perfmodel.specs.deployment import Deployment
+from perfmodel.specs.hardware import Hardware, load_hardware
+from perfmodel.specs.loading import load_model
+from perfmodel.specs.model import Model
+from perfmodel.specs.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Prefill of the batch, or one decode step of it, on one GPU of each pipeline stage."""
+
+    cost: PhaseCost
+    tokens: Quantity
+    """Tokens that the phase processes over the whole deployment."""
+    ridge_point: float
+    """FLOP/byte where the main arithmetic's peak meets the memory bandwidth."""
+
+    @property
+    def time_s(self) -> Quantity:
+        """Seconds."""
+        return self.cost.total.time_s
+
+    @property
+    def tokens_per_s(self) -> Quantity:
+        """Throughput of the deployment in this phase."""
+        return self.tokens / self.time_s
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What `estimate` answers. Quantities are arrays where the workload's are."""
+
+    model: Model
+    hardware: Hardware
+    workload: Workload
+    plan: Plan
+    calibration: str
+    """What turned work into time: ``datasheet roof`` or the calibration's origin and stack."""
+    prefill: Phase
+    decode: Phase
+    """The decode step at the mean context."""
+    decode_total: Cost
+    """All output − 1 decode steps."""
+    memory: Memory
+    warnings: tuple[str, ...]
+
+    @property
+    def ttft_s(self) -> Quantity:
+        """Time to first token: the batch's prefill, no queueing."""
+        return self.prefill.cost.total.time_s
+
+    @property
+    def tpot_s(self) -> Quantity:
+        """Time per output token after the first; NaN where only one is generated."""
+        return self._per_step(self.decode_total.time_s)
+
+    @property
+    def total_s(self) -> Quantity:
+        """Prefill and all decode steps."""
+        return self.ttft_s + self.decode_total.time_s
+
+    @property
+    def output_tokens_per_s(self) -> Quantity:
+        """Output tokens of the whole batch over the total time."""
+        tokens: Quantity = self.workload.batch * self.workload.output
+        return tokens / self.total_s
+
+    def _per_step(self, seconds: Quantity) -> Quantity:
+        steps = np.asarray(self.workload.output, dtype=np.float64) - 1
+        with np.errstate(invalid="ignore", divide="ignore"):
+            per_step = np.where(steps > 0, seconds / np.where(steps > 0, steps, 1), np.nan)
+        return as_quantity(per_step)
+
+    def interval(self, name: str) -> tuple[Quantity, Quantity]:
+        """Low and high end of ``ttft_s``, ``tpot_s``, ``total_s`` or ``output_tokens_per_s``."""
+        first, rest = self.prefill.cost.total, self.decode_total
+        ends = {
+            "ttft_s": (first.low_s, first.high_s),
+            "tpot_s": (self._per_step(rest.low_s), self._per_step(rest.high_s)),
+            "total_s": (first.low_s + rest.low_s, first.high_s + rest.high_s),
+        }
+        if name == "output_tokens_per_s":
+            tokens = self.workload.batch * self.workload.output
+            low, high = ends["total_s"]
+            return tokens / high, tokens / low
+        return ends[name]
+
+
+def _warnings(model: Model, workload: Workload, plan: Plan, memory: Memory) -> tuple[str, ...]:
+    notes = list(plan.notes)
+    longest = int(np.max(np.asarray(workload.prompt + workload.output)))
+    if model.max_positions is not None and longest > model.max_positions:
+        notes.append(
+            f"{longest} tokens exceed the {model.max_positions} that {model.name} was made for"
+        )
+    if plan.parallel.pp > 1:
+        notes.append(
+            f"one batch passes the {plan.parallel.pp} pipeline stages in turn: latency is right, "
+            "throughput with several batches in flight is higher"
+        )
+    if not np.all(memory.fits):
+        notes.append("what doesn't fit can't be run, whatever its times")
+    return tuple(notes)
+
+
+def _ridge_point(plan: Plan, device: DeviceModel) -> float:
+    main = plan.formats.linear_arithmetic
+    if plan.formats.expert.bits < plan.formats.linear.bits:
+        main = plan.formats.expert_arithmetic
+    return device.peak(main) / device.hardware.memory_bandwidth
+
+
+def estimate(
+    model: Model | str,
+    hardware: Hardware | str,
+    workload: Workload | None = None,
+    deployment: Deployment | None = None,
+    *,
+    roofline_only: bool = False,
+) -> Estimate:
+    """Predict latency, throughput and memory of serving one batch.
+
+    Args:
+        model: a `Model`, or what `load_model` takes.
+        hardware: a `Hardware`, or what `load_hardware` takes.
+        workload: batch, prompt and output; numbers or arrays that broadcast.
+        deployment: parallel layout, formats and engine settings.
+        roofline_only: the datasheet's roof, without calibration or launch cost.
+
+    Raises:
+        InputError: one line that names the wrong field and what would do.
+    """
+    model = load_model(model) if isinstance(model, str) else model
+    hardware = load_hardware(hardware) if isinstance(hardware, str) else hardware
+    workload = workload or Workload()
+    plan = make_plan(model, hardware, workload, deployment or Deployment())
+    calibration = None if roofline_only else load_calibration()
+    device = DeviceModel(hardware, calibration, plan.deployment.execution)
+    memory = memory_use(model, hardware, workload, plan)
+    new_tokens = workload.batch * (workload.prompt - workload.cached_prefix)
+    ridge = _ridge_point(plan, device)
+    return Estimate(
+        model=model,
+        hardware=hardware,
+        workload=workload,
+        plan=plan,
+        calibration="datasheet roof" if calibration is None else calibration.origin,
+        prefill=Phase(prefill(model, workload, plan, device), new_tokens, ridge),
+        decode=Phase(decode_step(model, workload, plan, device), workload.batch, ridge),
+        decode_total=decode_all(model, workload, plan, device),
+        memory=memory,
+        warnings=_warnings(model, workload, plan, memory),
+    )

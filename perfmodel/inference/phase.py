@@ -1,0 +1,130 @@
+"""Sums over the operators of a phase: time with its interval, FLOPs, bytes, what limits it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.kernels.timing import Bound, DeviceModel, bound_times
+from perfmodel.operators.quantity import Array, Quantity, as_quantity, is_array, maximum
+from perfmodel.operators.record import Operator, Shape
+
+BOUNDS: tuple[Bound, ...] = ("compute", "memory", "network", "launch")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Totals of an operator over all its executions in a phase."""
+
+    time_s: Quantity = 0.0
+    low_s: Quantity = 0.0
+    high_s: Quantity = 0.0
+    roof_s: Quantity = 0.0
+    flops: Quantity = 0
+    weight_bytes: Quantity = 0
+    cache_bytes: Quantity = 0
+    activation_bytes: Quantity = 0
+    wire_bytes: Quantity = 0
+    compute_bound_s: Quantity = 0.0
+    memory_bound_s: Quantity = 0.0
+    network_bound_s: Quantity = 0.0
+    launch_bound_s: Quantity = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        """Field by field.
+
+        Intervals add up end by end: the errors of one device's kernels are shared (the same
+        calibration made them), so they don't average out.
+        """
+        return Cost(
+            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)}
+        )
+
+    @property
+    def bytes(self) -> Quantity:
+        """Device-memory traffic."""
+        return self.weight_bytes + self.cache_bytes + self.activation_bytes
+
+    @property
+    def arithmetic_intensity(self) -> Quantity:
+        """FLOPs per byte of device memory."""
+        return self.flops / maximum(self.bytes, 1e-30)
+
+    @property
+    def bound(self) -> str | NDArray[np.str_]:
+        """The resource that limits most of the time; an array of names for arrays."""
+        times = [getattr(self, f"{name}_bound_s") for name in BOUNDS]
+        if not is_array(*times):
+            return BOUNDS[times.index(max(times))]
+        stacked = np.stack(np.broadcast_arrays(*times))
+        names: NDArray[np.str_] = np.asarray(BOUNDS)[np.argmax(stacked, axis=0)]
+        return names
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCost:
+    """One operator of a phase with its totals."""
+
+    name: str
+    count: int
+    shape: Shape
+    arithmetic: str
+    source: str
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseCost:
+    """A phase: its operators, and their sum."""
+
+    operators: tuple[OperatorCost, ...]
+    total: Cost
+
+
+def _sum(value: Quantity, count: int, mask: Array | None) -> Quantity:
+    """Total of one execution's ``value``: times ``count``, and over a trailing axis of steps."""
+    if mask is None:
+        return count * value
+    return as_quantity(count * (np.asarray(value, dtype=np.float64) * mask).sum(axis=-1))
+
+
+def operator_cost(operator: Operator, device: DeviceModel, mask: Array | None) -> OperatorCost:
+    """Price one operator. ``mask`` (…, steps) says which steps of a trailing axis take place."""
+    kernel = device.time(operator)
+    limits = bound_times(kernel)
+    values = {
+        "time_s": kernel.time_s,
+        "low_s": kernel.low_s,
+        "high_s": kernel.high_s,
+        "roof_s": kernel.roof_s,
+        "flops": operator.flops,
+        "weight_bytes": operator.weight_bytes,
+        "cache_bytes": operator.cache_bytes,
+        "activation_bytes": operator.activation_bytes,
+        "wire_bytes": operator.wire_bytes,
+    } | {f"{name}_bound_s": seconds for name, seconds in limits.items()}
+    totals = {name: _sum(value, operator.count, mask) for name, value in values.items()}
+    return OperatorCost(
+        name=operator.name,
+        count=operator.count,
+        shape=operator.shape,
+        arithmetic=operator.arithmetic,
+        source=kernel.source,
+        cost=Cost(**totals),
+    )
+
+
+def phase_cost(
+    operators: Iterable[Operator], device: DeviceModel, mask: Array | None = None
+) -> PhaseCost:
+    """Price and sum the operators of a phase."""
+    rows = tuple(operator_cost(operator, device, mask) for operator in operators)
+    return PhaseCost(rows, sum((row.cost for row in rows), Cost()))
+
+
+def join(first: PhaseCost, second: PhaseCost) -> PhaseCost:
+    """Two parts of a phase that follow each other."""
+    return PhaseCost(first.operators + second.operators, first.total + second.total)

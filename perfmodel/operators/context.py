@@ -1,0 +1,132 @@
+"""What the walk from a model to its operators carries along, and the operators it shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from perfmodel.operators.format_bytes import Formats, matrix_bytes
+from perfmodel.operators.quantity import Quantity
+from perfmodel.operators.record import (
+    Collective,
+    CollectiveKind,
+    Elementwise,
+    Gemm,
+    Operator,
+    Phase,
+)
+from perfmodel.operators.sharding import Parallel
+from perfmodel.operators.weights import Weight
+from perfmodel.specs.model import Norm
+
+HALF = 2.0
+"""Bytes of an activation element between kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One forward pass of a replica: ``new`` tokens in each sequence after ``cached`` ones."""
+
+    phase: Phase
+    sequences: Quantity
+    new: Quantity
+    cached: Quantity
+    logits: Quantity = 1
+    """Tokens per sequence whose logits are computed."""
+
+    @property
+    def tokens(self) -> Quantity:
+        """Tokens that pass through the layers."""
+        return self.sequences * self.new
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A step, the deployment's formats and layout, and where in the model the walk is."""
+
+    step: Step
+    formats: Formats
+    parallel: Parallel
+    hidden: int
+    norm: Norm
+    fused_attention: bool = True
+    count: int = 1
+    """How often the block being walked stands in the model."""
+
+    def times(self, count: int) -> Context:
+        """The same context for a block that stands ``count`` times in the model."""
+        return replace(self, count=count)
+
+    def vectors(self, *weights: Weight) -> float:
+        """Bytes of small unquantised tensors."""
+        return HALF * sum(weight.elements for weight in weights)
+
+    def weight_bytes(self, weight: Weight) -> float:
+        """Stored bytes of a weight in its role's format, biases in 16 bits."""
+        stored = self.formats.of_role(weight.role)
+        one = matrix_bytes(stored, weight.rows, weight.columns) + HALF * weight.bias
+        return weight.copies * one
+
+    def linear(
+        self, weight: Weight, rows: Quantity | None = None, *, input_ready: bool = False
+    ) -> Iterator[Operator]:
+        """A linear layer over ``rows`` (default: all tokens), its input quantised before.
+
+        ``input_ready``: another layer has quantised the same input already.
+        """
+        m = self.step.tokens if rows is None else rows
+        in_bytes = HALF
+        if self.formats.takes_quantised(weight.role):
+            in_bytes = self.formats.inputs.bits / 8
+            if not input_ready:
+                yield self.elementwise(
+                    f"{weight.name}.quantise", HALF * weight.rows, in_bytes * weight.rows, m
+                )
+        yield Gemm(
+            name=weight.name,
+            count=self.count,
+            arithmetic=self.formats.arithmetic_of(weight.role),
+            weight_bytes=self.weight_bytes(weight),
+            m=m,
+            n=weight.columns,
+            k=weight.rows,
+            input_bytes_per_element=in_bytes,
+        )
+
+    def elementwise(
+        self,
+        name: str,
+        read: float,
+        write: float,
+        tokens: Quantity | None = None,
+        weight_bytes: float = 0.0,
+    ) -> Elementwise:
+        """An elementwise pass; ``read`` and ``write`` are bytes per token."""
+        return Elementwise(
+            name=name,
+            count=self.count,
+            tokens=self.step.tokens if tokens is None else tokens,
+            read_bytes=read,
+            write_bytes=write,
+            weight_bytes=weight_bytes,
+        )
+
+    def collective(
+        self, name: str, kind: CollectiveKind, message_bytes: Quantity, ranks: int, span: int
+    ) -> Collective:
+        """An exchange; ``span`` GPUs lie between the first and the last rank."""
+        return Collective(
+            name=name,
+            count=self.count,
+            kind=kind,
+            message_bytes=message_bytes,
+            ranks=ranks,
+            span=span,
+        )
+
+    def all_reduce(self, name: str) -> Iterator[Operator]:
+        """The sum over the tensor-parallel ranks of what a row-parallel layer produced."""
+        tp = self.parallel.tp
+        if tp > 1:
+            message = HALF * self.hidden * self.step.tokens
+            yield self.collective(f"{name}.all_reduce", "all_reduce", message, tp, tp)

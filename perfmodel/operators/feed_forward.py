@@ -1,0 +1,98 @@
+"""From a layer's feed-forward block to its operators. Sizes are one GPU's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfmodel.operators.context import HALF, Context
+from perfmodel.operators.mixers import named
+from perfmodel.operators.quantity import Quantity
+from perfmodel.operators.record import GroupedGemm, Operator
+from perfmodel.operators.weights import Weight, dense_weights, moe_weights
+from perfmodel.specs.model import DenseFfn, MoeFfn
+
+
+def expected_experts(experts: int, top_k: int, tokens: Quantity) -> Quantity:
+    """Distinct experts that ``tokens`` touch under uniform routing: E·(1 − (1 − k/E)^T).
+
+    >>> round(expected_experts(8, 2, 4), 2)  # 8·(1 − 0.75⁴)
+    5.47
+    """
+    return experts * (1 - (1 - top_k / experts) ** tokens)
+
+
+def dense_operators(
+    f: DenseFfn, c: Context, prefix: str = "ffn", *, input_ready: bool = False
+) -> Iterator[Operator]:
+    """Up (and gate), activation, down; ``input_ready`` as in `Context.linear`."""
+    up, down, *learned = dense_weights(f, c.hidden, prefix)
+    yield from c.linear(up, input_ready=input_ready)
+    constants = sum(c.vectors(weight) for weight in learned)
+    yield c.elementwise(
+        f"{prefix}.activation", HALF * up.columns, HALF * f.width, weight_bytes=constants
+    )
+    yield from c.linear(down)
+
+
+def _grouped(weight: Weight, c: Context, rows: Quantity, active: Quantity) -> GroupedGemm:
+    quantised = c.formats.takes_quantised(weight.role)
+    return GroupedGemm(
+        name=weight.name,
+        count=c.count,
+        arithmetic=c.formats.arithmetic_of(weight.role),
+        weight_bytes=c.weight_bytes(weight) / weight.copies * active,
+        rows=rows,
+        active_experts=active,
+        experts=weight.copies,
+        n=weight.columns,
+        k=weight.rows,
+        input_bytes_per_element=c.formats.inputs.bits / 8 if quantised else HALF,
+    )
+
+
+def _exchange(f: MoeFfn, c: Context, name: str, bytes_per_element: float) -> Iterator[Operator]:
+    """Tokens to the ranks of their experts, or back, where attention replicas share experts.
+
+    A rank holds tokens/tp of its replica's tokens; each goes to the distinct ranks among ep
+    that its top-k experts live on: ep·(1 − (1 − 1/ep)^k) in expectation.
+    """
+    parallel = c.parallel
+    if parallel.expert_replicas == 1:
+        return
+    ranks = parallel.ep
+    destinations = ranks * (1 - (1 - 1 / ranks) ** f.top_k)
+    message = c.step.tokens / parallel.tp * destinations * c.hidden * bytes_per_element
+    yield c.collective(f"experts.{name}", "all_to_all", message, ranks, ranks)
+
+
+def moe_operators(f: MoeFfn, c: Context) -> Iterator[Operator]:
+    """Router, dispatch, the experts' two projections, combination, shared expert.
+
+    ``f`` has this GPU's experts; its router still scores all of them.
+    """
+    everywhere = f.experts * c.parallel.ep
+    weights = named(moe_weights(f.model_copy(update={"experts": everywhere}), c.hidden))
+    local = named(moe_weights(f, c.hidden))
+    tokens = c.step.tokens
+    here = tokens * c.parallel.expert_replicas
+    rows = here * f.top_k / c.parallel.ep
+    active = expected_experts(everywhere, f.top_k, here) / c.parallel.ep
+    correction = c.vectors(weights["router.correction"]) if f.correction_bias else 0.0
+
+    yield from c.linear(weights["router"])
+    yield c.elementwise("router.top_k", HALF * everywhere, 8.0 * f.top_k, weight_bytes=correction)
+    quantised = c.formats.takes_quantised("expert")
+    in_bytes = c.formats.inputs.bits / 8 if quantised else HALF
+    if quantised:
+        yield c.elementwise("experts.quantise", HALF * c.hidden, in_bytes * c.hidden)
+    yield from _exchange(f, c, "dispatch", in_bytes)
+    up = local["experts.gate_up_proj" if f.gated else "experts.up_proj"]
+    yield _grouped(up, c, rows, active)
+    yield c.elementwise("experts.activation", HALF * up.columns, in_bytes * f.width, rows)
+    yield _grouped(local["experts.down_proj"], c, rows, active)
+    yield c.elementwise("experts.sum", HALF * f.top_k * c.hidden, HALF * c.hidden)
+    yield from _exchange(f, c, "combine", HALF)
+    if f.shared is not None:
+        yield from dense_operators(f.shared, c, "shared_expert", input_ready=quantised)
+    if f.shared_gate:
+        yield from c.linear(weights["shared_expert_gate"])

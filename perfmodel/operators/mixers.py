@@ -1,0 +1,192 @@
+"""From a layer's sequence mixer to its operators. Sizes are one GPU's own (see `sharding`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfmodel.operators.cache import index_token_bytes, token_bytes
+from perfmodel.operators.context import HALF, Context
+from perfmodel.operators.masks import causal_pairs, chunked_keys, chunked_pairs, windowed_keys
+from perfmodel.operators.quantity import minimum
+from perfmodel.operators.record import Attention as AttentionOperator
+from perfmodel.operators.record import Gemm, Operator
+from perfmodel.operators.weights import Weight, attention_weights, latent_weights
+from perfmodel.specs.model import Attention, LatentAttention
+
+
+def named(weights: Iterator[Weight]) -> dict[str, Weight]:
+    """Weights by name."""
+    return {weight.name: weight for weight in weights}
+
+
+def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
+    new, cached = c.step.new, c.step.cached
+    if a.chunked and a.window is not None:
+        pairs, keys = chunked_pairs(new, cached, a.window), chunked_keys(new, cached, a.window)
+    else:
+        pairs, keys = causal_pairs(new, cached, a.window), windowed_keys(new, cached, a.window)
+    return AttentionOperator(
+        name="attention",
+        count=c.count,
+        arithmetic=c.formats.base_arithmetic,
+        weight_bytes=sink_bytes,
+        phase=c.step.phase,
+        sequences=c.step.sequences,
+        queries=new,
+        keys=keys,
+        pairs=pairs,
+        heads=a.heads,
+        kv_heads=a.kv_heads,
+        qk_dim=a.head_dim,
+        value_dim=a.value_dim,
+        key_bytes=token_bytes(a, c.formats.cache),
+        window=a.window,
+        fused=c.fused_attention,
+    )
+
+
+def attention_operators(a: Attention, c: Context) -> Iterator[Operator]:
+    """MHA, GQA, MQA: projections, rotary embedding, cache write, attention, output."""
+    weights = named(attention_weights(a, c.hidden))
+    q_width, k_width, v_width = (
+        a.heads * a.head_dim,
+        a.kv_heads * a.head_dim,
+        a.kv_heads * a.value_dim,
+    )
+    yield from c.linear(weights["qkv_proj"])
+    if a.qk_norm != "none":
+        moved = HALF * (q_width + k_width)
+        yield c.elementwise("qk_norm", moved, moved, weight_bytes=c.vectors(weights["qk_norm"]))
+    if a.rotary_dim:
+        moved = HALF * (a.heads + a.kv_heads) * a.rotary_dim
+        yield c.elementwise("rotary", moved, moved)
+    yield c.elementwise("kv_write", HALF * (k_width + v_width), token_bytes(a, c.formats.cache))
+    yield _scores(a, c, c.vectors(weights["sinks"]) if a.sinks else 0.0)
+    out_width = a.heads * a.value_dim
+    if a.output_gate:
+        yield c.elementwise("output_gate", 2 * HALF * out_width, HALF * out_width)
+    yield from c.linear(weights["o_proj"])
+
+
+def _down_projections(
+    a: LatentAttention, weights: dict[str, Weight], c: Context
+) -> Iterator[Operator]:
+    if a.q_rank is None:
+        yield from c.linear(weights["q_proj"])
+    else:
+        yield from c.linear(weights["q_a_proj"])
+        moved = HALF * a.q_rank
+        yield c.elementwise("q_a_norm", moved, moved, weight_bytes=c.vectors(weights["q_a_norm"]))
+        yield from c.linear(weights["q_b_proj"])
+    yield from c.linear(weights["kv_a_proj"], input_ready=True)
+    moved = HALF * a.kv_rank
+    yield c.elementwise("kv_a_norm", moved, moved, weight_bytes=c.vectors(weights["kv_a_norm"]))
+    moved = HALF * (a.heads + 1) * a.rope_dim
+    yield c.elementwise("rotary", moved, moved)
+    width = HALF * (a.kv_rank + a.rope_dim)
+    yield c.elementwise("kv_write", width, token_bytes(a, c.formats.cache))
+
+
+def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iterator[Operator]:
+    index = a.indexer
+    if index is None or index.shared:
+        return
+    yield from c.linear(weights["indexer.q_proj"], input_ready=True)
+    yield from c.linear(weights["indexer.k_proj"], input_ready=True)
+    moved = HALF * index.head_dim
+    norm = c.vectors(weights["indexer.k_norm"])
+    yield c.elementwise("indexer.k_norm", moved, index_token_bytes(a), weight_bytes=norm)
+    yield from c.linear(weights["indexer.weights_proj"])
+    yield AttentionOperator(
+        name="indexer.scores",
+        count=c.count,
+        arithmetic=c.formats.base_arithmetic,
+        phase=c.step.phase,
+        sequences=c.step.sequences,
+        queries=c.step.new,
+        keys=c.step.cached + c.step.new,
+        pairs=causal_pairs(c.step.new, c.step.cached),
+        heads=index.heads,
+        kv_heads=1,
+        qk_dim=index.head_dim,
+        value_dim=0,
+        key_bytes=index_token_bytes(a),
+    )
+
+
+def _expanded(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iterator[Operator]:
+    """Keys and values of every head are computed from the latents, cached ones included."""
+    keys = c.step.cached + c.step.new
+    yield from c.linear(weights["kv_b_proj"], rows=c.step.sequences * keys)
+    qk = a.nope_dim + a.rope_dim
+    yield AttentionOperator(
+        name="attention",
+        count=c.count,
+        arithmetic=c.formats.base_arithmetic,
+        phase=c.step.phase,
+        sequences=c.step.sequences,
+        queries=c.step.new,
+        keys=keys,
+        pairs=causal_pairs(c.step.new, c.step.cached),
+        heads=a.heads,
+        kv_heads=a.heads,
+        qk_dim=qk,
+        value_dim=a.value_dim,
+        key_bytes=HALF * a.heads * (qk + a.value_dim),
+        fused=c.fused_attention,
+    )
+
+
+def _per_head(name: str, a: LatentAttention, c: Context, k: int, n: int) -> Gemm:
+    weight = Weight(name, "linear", k, n, copies=a.heads)
+    return Gemm(
+        name=name,
+        count=c.count,
+        arithmetic=c.formats.base_arithmetic,
+        weight_bytes=c.weight_bytes(weight),
+        m=c.step.tokens,
+        n=n,
+        k=k,
+        batch=a.heads,
+    )
+
+
+def _absorbed(a: LatentAttention, c: Context) -> Iterator[Operator]:
+    """The up-projections are folded into query and output.
+
+    Attention runs over the latents, with one key/value head; with an indexer each query reads
+    its top-k keys only.
+    """
+    yield _per_head("absorb_q", a, c, a.nope_dim, a.kv_rank)
+    new, cached = c.step.new, c.step.cached
+    top_k = a.indexer.top_k if a.indexer else None
+    keys = cached + new
+    yield AttentionOperator(
+        name="attention",
+        count=c.count,
+        arithmetic=c.formats.base_arithmetic,
+        phase=c.step.phase,
+        sequences=c.step.sequences,
+        queries=new,
+        keys=keys if top_k is None else minimum(keys, new * top_k),
+        pairs=causal_pairs(new, cached, top_k),
+        heads=a.heads,
+        kv_heads=1,
+        qk_dim=a.kv_rank + a.rope_dim,
+        value_dim=a.kv_rank,
+        key_bytes=token_bytes(a, c.formats.cache),
+        fused=c.fused_attention,
+    )
+    yield _per_head("absorb_v", a, c, a.kv_rank, a.value_dim)
+
+
+def latent_operators(a: LatentAttention, c: Context) -> Iterator[Operator]:
+    """MLA: expanded in prefill, absorbed in decode (and wherever an indexer picks the keys)."""
+    weights = named(latent_weights(a, c.hidden))
+    yield from _down_projections(a, weights, c)
+    yield from _indexer(a, weights, c)
+    if c.step.phase == "prefill" and a.indexer is None:
+        yield from _expanded(a, weights, c)
+    else:
+        yield from _absorbed(a, c)
+    yield from c.linear(weights["o_proj"])

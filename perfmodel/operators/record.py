@@ -1,0 +1,290 @@
+"""The operators of a step: each with its shape and an exact count of FLOPs and bytes.
+
+An operator is what one GPU executes once; ``count`` says how often a step repeats it. Counting
+rules (docs/model.md derives them):
+
+* a multiply-add is 2 FLOPs; only matrix products, attention and recurrences count FLOPs. The
+  arithmetic of elementwise operators is below 0.1 % of a step's and never limits them: they are
+  counted by their bytes;
+* bytes are device-memory traffic: each operand in once, each result out once;
+* what crosses a link is counted apart (``wire_bytes``).
+
+Operators know neither hardware nor time.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+from perfmodel.operators.quantity import Quantity
+from perfmodel.specs.formats import Arithmetic
+
+Shape = dict[str, Quantity]
+Phase = Literal["prefill", "decode"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator(ABC):
+    """One operator of a step on one GPU."""
+
+    name: str
+    count: int = 1
+    """Executions in the step."""
+    arithmetic: Arithmetic = "bf16"
+    """The multiply-add that is run."""
+    weight_bytes: Quantity = 0
+    """Weights read, scales included."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> Shape:
+        """The sizes that a reader needs to recognise the operator."""
+
+    @property
+    def flops(self) -> Quantity:
+        """FLOPs of one execution."""
+        return 0
+
+    @property
+    def cache_bytes(self) -> Quantity:
+        """KV cache or recurrent state read and written."""
+        return 0
+
+    @property
+    @abstractmethod
+    def activation_bytes(self) -> Quantity:
+        """Activations read and written."""
+
+    @property
+    def wire_bytes(self) -> Quantity:
+        """Bytes that this GPU sends over its link."""
+        return 0
+
+    @property
+    def bytes(self) -> Quantity:
+        """Device-memory traffic of one execution."""
+        return self.weight_bytes + self.cache_bytes + self.activation_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gemm(Operator):
+    """C[m, n] = A[m, k]·B[k, n], ``batch`` times with another B each (1 for a linear layer)."""
+
+    m: Quantity
+    n: int
+    k: int
+    batch: int = 1
+    input_bytes_per_element: float = 2.0
+    output_bytes_per_element: float = 2.0
+
+    @property
+    def shape(self) -> Shape:
+        """M tokens, n columns, k contracted, and the batch where there is one."""
+        base: Shape = {"m": self.m, "n": self.n, "k": self.k}
+        return base | {"batch": self.batch} if self.batch > 1 else base
+
+    @property
+    def flops(self) -> Quantity:
+        """2·m·n·k per product."""
+        return 2 * self.batch * self.n * self.k * self.m
+
+    @property
+    def activation_bytes(self) -> Quantity:
+        """A in, C out."""
+        per_row = self.k * self.input_bytes_per_element + self.n * self.output_bytes_per_element
+        return self.batch * per_row * self.m
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention(Operator):
+    """Softmax attention of new queries over cached and new keys."""
+
+    phase: Phase
+    sequences: Quantity
+    queries: Quantity
+    """New tokens per sequence."""
+    keys: Quantity
+    """Distinct keys per sequence that the queries read together."""
+    pairs: Quantity
+    """(query, key) pairs per sequence that the mask keeps."""
+    heads: int
+    kv_heads: int
+    qk_dim: int
+    value_dim: int
+    key_bytes: float
+    """Bytes of one token's keys and values in this layer, scales included."""
+    window: int | None = None
+    fused: bool = True
+    """A fused kernel keeps the scores on chip; an unfused one writes and reads them."""
+
+    @property
+    def shape(self) -> Shape:
+        """Sequences, queries and keys of each, heads and widths."""
+        base: Shape = {
+            "sequences": self.sequences,
+            "queries": self.queries,
+            "keys": self.keys,
+            "heads": self.heads,
+            "kv_heads": self.kv_heads,
+            "qk_dim": self.qk_dim,
+            "value_dim": self.value_dim,
+        }
+        return base | {"window": self.window} if self.window else base
+
+    @property
+    def flops(self) -> Quantity:
+        """2·heads·(d_qk + d_v) per pair: the scores, and their product with the values."""
+        return 2 * self.heads * (self.qk_dim + self.value_dim) * self.pairs * self.sequences
+
+    @property
+    def cache_bytes(self) -> Quantity:
+        """Keys and values, each read once."""
+        return self.key_bytes * self.keys * self.sequences
+
+    @property
+    def activation_bytes(self) -> Quantity:
+        """Queries in and outputs out.
+
+        Unfused, the scores are written and read before and after the softmax: four passes over
+        queries × keys per head.
+        """
+        per_query: Quantity = 2.0 * self.heads * (self.qk_dim + self.value_dim)
+        if not self.fused:
+            per_query = per_query + 4 * 2.0 * self.heads * self.keys
+        return per_query * self.queries * self.sequences
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedGemm(Operator):
+    """One projection of the experts on this GPU: a GEMM per expert over the tokens it got."""
+
+    rows: Quantity
+    """(token, expert) pairs that this GPU computes."""
+    active_experts: Quantity
+    """Expected number of local experts that get at least one token."""
+    experts: int
+    """Experts on this GPU."""
+    n: int
+    k: int
+    input_bytes_per_element: float = 2.0
+    output_bytes_per_element: float = 2.0
+
+    @property
+    def shape(self) -> Shape:
+        """Rows over all local experts, how many of those are touched, and an expert's matrix."""
+        return {
+            "rows": self.rows,
+            "active_experts": self.active_experts,
+            "experts": self.experts,
+            "n": self.n,
+            "k": self.k,
+        }
+
+    @property
+    def flops(self) -> Quantity:
+        """2·n·k per (token, expert) pair."""
+        return 2 * self.n * self.k * self.rows
+
+    @property
+    def activation_bytes(self) -> Quantity:
+        """Each row in, each result out."""
+        per_row = self.k * self.input_bytes_per_element + self.n * self.output_bytes_per_element
+        return per_row * self.rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recurrence(Operator):
+    """A state-space or linear-attention layer's scan: constant state, no growing cache."""
+
+    sequences: Quantity
+    queries: Quantity
+    state_elements: int
+    """Recurrent and convolution state of one sequence in this layer."""
+    state_bytes: float
+    """The same in bytes."""
+    flops_per_token: int
+    io_elements: int
+    """Elements read and written per token besides the state."""
+
+    @property
+    def shape(self) -> Shape:
+        """Sequences, tokens of each, and the state's size."""
+        return {
+            "sequences": self.sequences,
+            "queries": self.queries,
+            "state_elements": self.state_elements,
+        }
+
+    @property
+    def flops(self) -> Quantity:
+        """The recurrence in its sequential form; a chunked kernel executes more."""
+        return self.flops_per_token * self.queries * self.sequences
+
+    @property
+    def cache_bytes(self) -> Quantity:
+        """The state in and out, once per sequence and step."""
+        return 2 * self.state_bytes * self.sequences
+
+    @property
+    def activation_bytes(self) -> Quantity:
+        """Inputs in and outputs out, 16 bits each."""
+        return 2.0 * self.io_elements * self.queries * self.sequences
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elementwise(Operator):
+    """Norms, rotary embedding, activations, gathers, cache writes: limited by bytes."""
+
+    tokens: Quantity
+    read_bytes: float
+    """Per token."""
+    write_bytes: float
+    """Per token."""
+
+    @property
+    def shape(self) -> Shape:
+        """Rows, and the bytes of each."""
+        return {"tokens": self.tokens, "bytes_per_token": self.read_bytes + self.write_bytes}
+
+    @property
+    def activation_bytes(self) -> Quantity:
+        """What is read and written."""
+        return (self.read_bytes + self.write_bytes) * self.tokens
+
+
+CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collective(Operator):
+    """An exchange between ``ranks`` GPUs."""
+
+    kind: CollectiveKind
+    message_bytes: Quantity
+    """What the result holds on one rank (all-reduce, all-gather), or what one rank sends."""
+    ranks: int
+    span: int
+    """GPUs from the first to the last rank: what decides whether a node holds them all."""
+
+    @property
+    def shape(self) -> Shape:
+        """Message and ranks."""
+        return {"message_bytes": self.message_bytes, "ranks": self.ranks}
+
+    @property
+    def activation_bytes(self) -> Quantity:
+        """The message is read from device memory and its result written."""
+        return 2 * self.message_bytes
+
+    @property
+    def wire_bytes(self) -> Quantity:
+        """Bytes one GPU sends by the bandwidth-optimal algorithm (ring, or pairwise exchange).
+
+        An all-reduce is a reduce-scatter and an all-gather, each (n − 1)/n of the message.
+        """
+        if self.kind == "send_recv":
+            return self.message_bytes
+        passes = 2 if self.kind == "all_reduce" else 1
+        return passes * (self.ranks - 1) / self.ranks * self.message_bytes

@@ -1,0 +1,96 @@
+"""Serving engines: default limits and the memory that they keep for themselves, from YAML."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from perfmodel.errors import UnknownNameError
+from perfmodel.specs.base import Spec
+from perfmodel.specs.hardware import Hardware
+from perfmodel.specs.yaml_file import read_yaml
+from perfmodel.units import GIB
+
+ENGINES = Path(__file__).parent / "engines"
+Gib = Annotated[float, Field(ge=0, le=1024)]
+Whole = Annotated[int, Field(ge=1, le=2**24)]
+
+
+class Limits(Spec):
+    """What one step of the engine takes at most."""
+
+    max_num_seqs: Whole
+    max_num_batched_tokens: Whole
+
+
+class LimitChoice(Spec):
+    """Default limits by the size of the device."""
+
+    large: Limits
+    small: Limits
+
+
+class Activation(Spec):
+    """Peak of activations: logits × sequences, hidden × tokens, and a constant."""
+
+    bytes_per_logit: Annotated[float, Field(ge=0, le=1e3)]
+    bytes_per_hidden: Annotated[float, Field(ge=0, le=1e3)]
+    fixed_gib: Gib
+
+
+class Outside(Spec):
+    """Device memory that neither weights, cache nor activations use."""
+
+    one_gpu: Gib
+    several_gpus: Gib
+
+
+class Engine(Spec):
+    """An engine's defaults and memory formula, with their source."""
+
+    schema_version: Literal[1] = Field(alias="schema")
+    name: str
+    source: str
+    kv_layout: Literal["paged", "contiguous", "flat"]
+    block_size: Annotated[int, Field(ge=1, le=2**20)]
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)]
+    large_device_gib: Gib
+    small_limit_architectures: tuple[str, ...] = Field(default=(), strict=False)
+    limits: LimitChoice
+    activation: Activation
+    outside_gib: Outside
+    mxfp4_expert_multiple: Annotated[int, Field(ge=1, le=2**14)] = 1
+
+    def default_limits(self, hardware: Hardware) -> Limits:
+        """The limits that the engine takes on ``hardware`` when none are given."""
+        named_small = any(
+            word.lower() in hardware.name.lower() for word in self.small_limit_architectures
+        )
+        large = hardware.capacity_bytes >= self.large_device_gib * GIB and not named_small
+        return self.limits.large if large else self.limits.small
+
+
+def engine_names() -> list[str]:
+    """Engines that perfmodel ships."""
+    return sorted(path.stem for path in ENGINES.glob("*.yaml"))
+
+
+@lru_cache(maxsize=16)
+def load_engine(name_or_path: str) -> Engine:
+    """An engine by name, or from a YAML file.
+
+    Raises:
+        InputError: an unknown name, or a file's wrong field.
+    """
+    path = Path(name_or_path)
+    if path.suffix not in {".yaml", ".yml"}:
+        if name_or_path not in engine_names():
+            known = ", ".join(engine_names())
+            raise UnknownNameError(
+                f"--engine: unknown engine {name_or_path!r}; known: {known}, or a YAML file"
+            )
+        path = ENGINES / f"{name_or_path}.yaml"
+    return Engine.parse(read_yaml(path), str(path))
