@@ -44,10 +44,9 @@ def token_bytes(mixer: Mixer | None, cache: NumberFormat = BASE) -> float:
 
 
 def index_token_bytes(mixer: Mixer | None) -> float:
-    """Bytes of one token's indexer key in one layer, where the layer has an indexer."""
-    if isinstance(mixer, LatentAttention) and mixer.indexer is not None:
-        return float(mixer.indexer.head_dim + INDEX_SCALE_BYTES)
-    return 0.0
+    """Bytes of one token's indexer key in one layer, where the layer has an indexer of its own."""
+    index = mixer.indexer if isinstance(mixer, LatentAttention) else None
+    return 0.0 if index is None or index.shared else float(index.head_dim + INDEX_SCALE_BYTES)
 
 
 def layer_window(mixer: Mixer | None) -> int | None:

@@ -25,9 +25,12 @@ def dense_operators(
     f: DenseFfn, c: Context, prefix: str = "ffn", *, input_ready: bool = False
 ) -> Iterator[Operator]:
     """Up (and gate), activation, down; ``input_ready`` as in `Context.linear`."""
-    up, down = dense_weights(f, c.hidden, prefix)
+    up, down, *learned = dense_weights(f, c.hidden, prefix)
     yield from c.linear(up, input_ready=input_ready)
-    yield c.elementwise(f"{prefix}.activation", HALF * up.columns, HALF * f.width)
+    constants = sum(c.vectors(weight) for weight in learned)
+    yield c.elementwise(
+        f"{prefix}.activation", HALF * up.columns, HALF * f.width, weight_bytes=constants
+    )
     yield from c.linear(down)
 
 

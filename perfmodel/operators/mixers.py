@@ -89,7 +89,7 @@ def _down_projections(
 
 def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iterator[Operator]:
     index = a.indexer
-    if index is None:
+    if index is None or index.shared:
         return
     yield from c.linear(weights["indexer.q_proj"], input_ready=True)
     yield from c.linear(weights["indexer.k_proj"], input_ready=True)

@@ -1,8 +1,12 @@
 """Small random configs of any family that transformers knows, drawn by hypothesis."""
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
+
+Draw = Callable[..., Any]
+Put = Callable[..., None]
 
 FLAGS = (
     "attention_bias",
@@ -29,6 +33,36 @@ FLAGS = (
     "mamba_proj_bias",
     "use_sliding_window",
 )
+# Left out now and then, so that the class's default counts.
+OPTIONAL = {
+    "n_shared_experts",
+    "num_shared_experts",
+    "moe_num_shared_experts",
+    "first_k_dense_replace",
+    "decoder_sparse_step",
+    "interleave_moe_layer_step",
+    "moe_layer_interval",
+    "moe_layer_start_index",
+    "mlp_only_layers",
+    "max_window_layers",
+    "attention_chunk_size",
+    "linear_conv_kernel_dim",
+    "conv_kernel",
+    "mamba_d_conv",
+    "state_size",
+    "ssm_state_size",
+    "mamba_d_state",
+    "time_step_rank",
+    "mamba_dt_rank",
+    "expand",
+    "mamba_expand",
+    "mamba_n_groups",
+    "expert_layer_period",
+    "attn_layer_period",
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+}
 # Blocks without these biases or norms fail in transformers, or the class ignores the key.
 FROZEN = {
     ("codegen", "tie_word_embeddings"),
@@ -40,12 +74,14 @@ FROZEN = {
 
 
 @st.composite
-def text_configs(draw, kind: str, default: dict[str, Any]) -> dict[str, Any]:
+def text_configs(draw: Draw, kind: str, default: dict[str, Any]) -> dict[str, Any]:
     """A config of ``kind`` whose keys are among those of its ``default``."""
     values: dict[str, Any] = {"model_type": kind}
 
     def put(value: Any, *keys: str) -> None:
-        values.update({key: value for key in keys if key in default})
+        for key in keys:
+            if key in default and not (key in OPTIONAL and draw(st.integers(0, 3)) == 0):
+                values[key] = value
 
     kv_heads = draw(st.integers(1, 3))
     heads = kv_heads * draw(st.integers(1, 3))
@@ -73,7 +109,7 @@ def text_configs(draw, kind: str, default: dict[str, Any]) -> dict[str, Any]:
     return fitted(kind, values, draw)
 
 
-def put_experts(draw, put, layers: int) -> None:
+def put_experts(draw: Draw, put: Put, layers: int) -> None:
     experts = draw(st.integers(2, 8))
     put(experts, "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
     put(
@@ -85,7 +121,10 @@ def put_experts(draw, put, layers: int) -> None:
     put(8 * draw(st.integers(1, 5)), "moe_shared_expert_intermediate_size")
     put(8 * draw(st.integers(1, 5)), "intermediate_size_mlp")
     put(8 * draw(st.integers(1, 5)), "shared_intermediate_size")
-    put(draw(st.integers(1, 3)), "n_shared_experts", "moe_num_shared_experts")
+    put(
+        draw(st.integers(1, 3)),
+        *("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
+    )
     put(1, "n_group", "topk_group")
     put(draw(st.integers(0, layers)), "first_k_dense_replace")
     put(draw(st.integers(1, 3)), "decoder_sparse_step", "interleave_moe_layer_step")
@@ -96,7 +135,7 @@ def put_experts(draw, put, layers: int) -> None:
     put(draw(st.lists(st.integers(0, layers - 1), unique=True)), "mlp_only_layers")
 
 
-def put_latent(draw, put) -> None:
+def put_latent(draw: Draw, put: Put) -> None:
     put(draw(st.integers(4, 40)), "kv_lora_rank")
     put(draw(st.sampled_from([4, 24])), "q_lora_rank")
     put(2 * draw(st.integers(1, 9)), "qk_rope_head_dim")
@@ -106,7 +145,7 @@ def put_latent(draw, put) -> None:
     put(32, "index_head_dim")
 
 
-def put_states(draw, put, hidden: int) -> None:
+def put_states(draw: Draw, put: Put, hidden: int) -> None:
     """Delta nets and Mamba layers; their heads must fill the doubled width."""
     groups = draw(st.integers(1, 3))
     put(groups, "linear_num_key_heads")
@@ -126,48 +165,56 @@ def put_states(draw, put, hidden: int) -> None:
     put(1, "attn_layer_offset")
 
 
-def put_windows(draw, put, values: dict[str, Any], default: dict[str, Any]) -> None:
+def put_windows(draw: Draw, put: Put, values: dict[str, Any], default: dict[str, Any]) -> None:
     if "sliding_window" in default and draw(st.booleans()):
         values["sliding_window"] = draw(st.integers(2, 60))
     put(draw(st.integers(0, 9)), "max_window_layers")
     put(draw(st.integers(2, 9)), "attention_chunk_size")
 
 
-def fitted(kind: str, values: dict[str, Any], draw) -> dict[str, Any]:
+def fitted(kind: str, values: dict[str, Any], draw: Draw) -> dict[str, Any]:
     """What a single family needs besides."""
+    layers = values.get("num_hidden_layers", 0)
     if kind == "mamba2":
         values["head_dim"] = 16
-    if kind == "helium":  # its output matrix is square
+    elif kind == "dots1":  # the class's default, none at all, can't be built
+        values.setdefault("n_shared_experts", 1)
+    elif kind == "helium":  # its output matrix is square
         values["head_dim"] = values["hidden_size"] // values["num_attention_heads"]
-    if kind == "internlm3":  # transformers refuses the one without the other
+    elif kind == "internlm3":  # transformers refuses the one without the other
         values["mlp_bias"] = values.get("attention_bias", False)
-    if kind in ("qwen3_moe", "qwen3_vl_moe_text"):  # the name that configs use
+    elif kind in ("qwen3_moe", "qwen3_vl_moe_text"):  # the name that configs use
         values["num_experts"] = values.pop("num_local_experts")
-    if kind == "nemotron_h":
-        pattern = draw(st.text("M*-E", min_size=1, max_size=9))
-        values["hybrid_override_pattern"] = pattern
-        values["num_hidden_layers"] = len(pattern)
-    if kind == "ernie4_5_moe" and draw(st.booleans()):
-        values["moe_layer_end_index"] = -1
-    if kind == "bamba":
-        values["attn_layer_indices"] = draw(
-            st.lists(st.integers(0, values["num_hidden_layers"] - 1), unique=True)
-        )
-    if kind == "granitemoehybrid":
-        values["layer_types"] = draw(
-            st.lists(
-                st.sampled_from(["mamba", "attention"]),
-                min_size=values["num_hidden_layers"],
-                max_size=values["num_hidden_layers"],
-            )
-        )
-    if kind == "mpt":
-        values.pop("max_seq_len")
+    elif kind == "ernie4_5_moe":
+        values["moe_layer_end_index"] = draw(st.sampled_from([-1, layers - 1]))
+    elif kind == "mpt":
+        values.pop("max_seq_len", None)
+    else:
+        values.update(by_layer(kind, layers, draw))
     return values
 
 
+def by_layer(kind: str, layers: int, draw: Draw) -> dict[str, Any]:
+    """A choice for each layer, where a family states one."""
+
+    def each(*choices: str) -> list[str]:
+        found = draw(st.lists(st.sampled_from(choices), min_size=layers, max_size=layers))
+        return list(found)
+
+    if kind == "nemotron_h":
+        pattern = draw(st.text("M*-E", min_size=1, max_size=9))
+        return {"hybrid_override_pattern": pattern, "num_hidden_layers": len(pattern)}
+    if kind == "bamba":
+        return {"attn_layer_indices": draw(st.lists(st.integers(0, layers - 1), unique=True))}
+    if kind == "granitemoehybrid":
+        return {"layer_types": each("mamba", "attention")}
+    if kind == "glm_moe_dsa":
+        return {"indexer_types": each("full", "shared")}
+    return {}
+
+
 @st.composite
-def vision_configs(draw, default: dict[str, Any]) -> dict[str, Any]:
+def vision_configs(draw: Draw, default: dict[str, Any]) -> dict[str, Any]:
     """A small vision section whose keys are among those of its ``default``."""
     values: dict[str, Any] = {}
 

@@ -34,7 +34,7 @@ def oracle_parameters(data: dict[str, Any], kind: str | None = None) -> int:
     corrections = sum(
         buffer.numel() for name, buffer in model.named_buffers() if "correction_bias" in name
     )
-    return sum(parameter.numel() for parameter in model.parameters()) + corrections
+    return int(sum(parameter.numel() for parameter in model.parameters()) + corrections)
 
 
 def model_class(config: Any) -> Any:

@@ -1,5 +1,7 @@
 """Fields that mislead: what each family means by its windows, heads, experts and formats."""
 
+from typing import Any
+
 import pytest
 
 from perfmodel.errors import InputError
@@ -18,9 +20,10 @@ BASE = {
     "max_position_embeddings": 65536,
 }
 EXPERTS = {"num_local_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
+SHARED = {"shared_expert_intermediate_size": 48}
 
 
-def build(kind, **fields):
+def build(kind: str, **fields: Any) -> Any:
     return build_model({"model_type": kind, **BASE, **fields}, "x", "x.json")
 
 
@@ -110,7 +113,7 @@ def test_llama4_chunks_where_positions_rotate():
     ],
 )
 def test_which_layers_have_experts(kind, fields, expected):
-    model = build(kind, intermediate_size_mlp=96, **EXPERTS, **fields)
+    model = build(kind, intermediate_size_mlp=96, **EXPERTS, **SHARED, **fields)
     assert sparse(model) == expected
 
 
@@ -139,8 +142,10 @@ def test_kv_heads_absent_or_null():
         ("mistral", {}, 8),  # the class's default
         ("mistral", {"num_key_value_heads": None}, 16),
     ):
-        model = build_model({"model_type": kind, **heads, **fields}, "x", "x.json")
-        assert model.layers[0].mixer.kv_heads == expected
+        mixer: Any = (
+            build_model({"model_type": kind, **heads, **fields}, "x", "x.json").layers[0].mixer
+        )
+        assert mixer.kv_heads == expected
 
 
 def test_heads_may_be_wider_than_the_hidden_width():
@@ -159,7 +164,7 @@ def test_ties_by_default(kind, tied):
 
 
 def test_one_shared_expert_of_the_summed_width():
-    model = load_model("deepseek-v2-lite")
+    model: Any = load_model("deepseek-v2-lite")
     assert isinstance(model.layers[0].ffn, DenseFfn)
     assert model.layers[1].ffn.shared.width == 2 * 1408
 
@@ -192,7 +197,10 @@ def test_a_config_itself_must_say_its_sizes():
             CheckpointFormat(weights="fp8_block"),
         ),
         ({"quant_method": "mxfp4"}, CheckpointFormat(weights="mxfp4", experts_only=True)),
-        ({"quant_method": "awq", "bits": 4}, CheckpointFormat(weights="int4")),
+        (
+            {"quant_method": "awq", "bits": 4, "group_size": 64},
+            CheckpointFormat(weights="int4", group_size=64),
+        ),
         ({"quant_method": "gptq", "bits": 8}, CheckpointFormat(weights="int8")),
         ({"load_in_4bit": True}, CheckpointFormat(weights="int4")),
         ({"load_in_8bit": True}, CheckpointFormat(weights="int8")),
@@ -211,9 +219,12 @@ def test_a_config_itself_must_say_its_sizes():
         (
             {
                 "quant_method": "compressed-tensors",
-                "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int"}}},
+                "config_groups": {
+                    "group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}
+                },
+                "ignore": ["lm_head", "re:.*self_attn.*"],
             },
-            CheckpointFormat(weights="int4"),
+            CheckpointFormat(weights="int4", group_size=32, experts_only=True),
         ),
     ],
 )

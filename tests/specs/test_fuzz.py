@@ -4,6 +4,7 @@ import copy
 import json
 import random
 from importlib import resources
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from perfmodel.specs.loading import model_names, parse_json
 from perfmodel.specs.model import Model
 
 MUTATIONS = 3000
-JUNK = (
+JUNK: tuple[Any, ...] = (
     None,
     True,
     False,

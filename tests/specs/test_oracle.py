@@ -62,8 +62,19 @@ def test_the_classes_own_defaults(kind):
     assert total(data) == oracle_parameters(data)
 
 
+@pytest.mark.parametrize("kind", MULTIMODAL)
+def test_an_empty_text_config_is_its_classes(kind):
+    data = {
+        "model_type": kind,
+        "text_config": {"model_type": MULTIMODAL[kind]},
+        "vision_config": default_config(kind)["vision_config"],
+        "tie_word_embeddings": False,
+    }
+    assert total(data) == oracle_parameters(data)
+
+
 quick = settings(
-    max_examples=50,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -21,7 +21,7 @@ def gemma3(config: Config, vision: Config, hidden: int) -> int:
 def paligemma(config: Config, vision: Config, hidden: int) -> int:
     """SigLIP and one projection."""
     width = vision.integer("hidden_size", default=SIGLIP["hidden_size"])
-    return siglip(vision) + linear(width, hidden)
+    return siglip(vision) + linear(width, vision.integer("projection_dim", default=hidden))
 
 
 def llava(config: Config, vision: Config, hidden: int) -> int:
@@ -32,6 +32,11 @@ def llava(config: Config, vision: Config, hidden: int) -> int:
     taken = len(layers) if isinstance(layers, list) and layers else 1
     width = vision.integer("hidden_size") * taken
     return tower + linear(width, hidden, bias) + linear(hidden, hidden, bias)
+
+
+def llava_next(config: Config, vision: Config, hidden: int) -> int:
+    """Llava's parts, and the vector that ends a row of patches."""
+    return llava(config, vision, hidden) + hidden
 
 
 def mistral3(config: Config, vision: Config, hidden: int) -> int:
@@ -122,6 +127,7 @@ TOWERS: Mapping[str, Tower] = {
     "gemma3": gemma3,
     "llama4": llama4,
     "llava": llava,
+    "llava_next": llava_next,
     "mistral3": mistral3,
     "paligemma": paligemma,
     "qwen2_5_vl": qwen2_5,
