@@ -76,4 +76,5 @@ class KernelSet:
 def outside(features: Array, low: Array, high: Array) -> Array:
     """How far rows (n, d) lie outside the box, as the sum over features; 0 within."""
     beyond: Array = np.maximum(low - features, 0.0) + np.maximum(features - high, 0.0)
-    return beyond.sum(axis=1)
+    distance: Array = beyond.sum(axis=1)
+    return distance
