@@ -90,7 +90,7 @@ def test_an_empty_text_config_is_its_classes(kind):
 
 
 quick = settings(
-    max_examples=25,
+    max_examples=14,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
