@@ -41,6 +41,7 @@ ALIASES = {
     "phi-3-mini": "phi-3-mini-4k",
     "qwen3-next": "qwen3-next-80b-a3b",
 }
+TUNED = ("-instruct", "-chat", "-it", "-base", "-hf")
 MAX_BYTES = 16 * 2**20
 INSTALL = "pip install 'perfmodel[hub]'"
 
@@ -70,7 +71,7 @@ def load_model(name_or_path: str) -> Model:
     if _exists(path):
         return _from_path(path)
     name = name_or_path.strip().lower()
-    name = ALIASES.get(name, name)
+    name = _catalogue_name(name)
     if name in model_names():
         text = (_catalog() / f"{name}.json").read_text(encoding="utf-8")
         return build_model(parse_json(text, f"{name}.json"), name, f"{name}.json")
@@ -81,6 +82,15 @@ def load_model(name_or_path: str) -> Model:
     raise UnknownNameError(
         f"unknown model {name_or_path[:80]!r}: no file, folder, catalogue name or hub id{hint}"
     )
+
+
+def _catalogue_name(said: str) -> str:
+    """The catalogue's name for what people say; tuned versions have their base's shape."""
+    for name in (said, *(said.removesuffix(suffix) for suffix in TUNED)):
+        found = ALIASES.get(name, name)
+        if found in model_names():
+            return found
+    return said
 
 
 def _exists(path: Path) -> bool:

@@ -65,6 +65,8 @@ def test_every_catalogue_name_and_alias_loads():
         ("mistral-7b", "mistral-7b-v0.3"),
         ("bloom", "bloom-176b"),
         ("gpt-oss-120b", "gpt-oss-120b"),
+        ("Llama-3.1-8B-Instruct", "llama-3.1-8b"),
+        ("gemma-3-27b-it", "gemma-3-27b"),
     ],
 )
 def test_names_are_said_as_people_do(said, name):

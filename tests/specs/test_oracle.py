@@ -4,15 +4,20 @@ import json
 import logging
 from importlib import resources
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from perfmodel.inference.estimate import estimate
 from perfmodel.operators.parameters import count_parameters
 from perfmodel.specs.architectures import build_model, known_types
 from perfmodel.specs.architectures.registry import MULTIMODAL
+from perfmodel.specs.deployment import Deployment
+from perfmodel.specs.hardware import load_hardware
 from perfmodel.specs.loading import load_model, model_names
 from perfmodel.specs.model import Attention
+from perfmodel.specs.workload import Workload
 from tests.specs.drawn import text_configs, vision_configs
 
 pytest.importorskip("torch")
@@ -62,6 +67,17 @@ def test_the_classes_own_defaults(kind):
     assert total(data) == oracle_parameters(data)
 
 
+@pytest.mark.parametrize("kind", [*TEXT, *MULTIMODAL])
+def test_every_architecture_becomes_operators(kind):
+    data = {**default_config(kind), **COMPLETED.get(kind, {})}
+    if kind == "glm_moe_dsa":
+        data["indexer_types"] = ["full", "shared"] * 39
+    model = build_model(data, "x", "x.json")
+    workload = Workload(batch=2, prompt=[64, 128], output=4)
+    result = estimate(model, load_hardware("b200-sxm"), workload, Deployment(weights="bf16", tp=1))
+    assert np.all(np.asarray(result.tpot_s) > 0)
+
+
 @pytest.mark.parametrize("kind", MULTIMODAL)
 def test_an_empty_text_config_is_its_classes(kind):
     data = {
@@ -74,7 +90,7 @@ def test_an_empty_text_config_is_its_classes(kind):
 
 
 quick = settings(
-    max_examples=25,
+    max_examples=14,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
