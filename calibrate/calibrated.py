@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -20,6 +21,13 @@ FEW = 30
 """Rows below which a regime takes its interval from all rows, and a set has no correction."""
 WIDEN = 0.25
 """Growth of the interval's log half-width for each factor of e that a feature lies outside."""
+
+
+class Pick(Protocol):
+    """A design: which of the rows of ``features`` (n, d) to use, as indices."""
+
+    def __call__(self, features: Array, count: int, *, seed: int = 0) -> Array:
+        """At most ``count`` indices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +86,11 @@ def calibrate_set(
     measured_s: Array,
     count: int = 300,
     seed: int = 0,
+    pick: Pick = choose,
 ) -> CalibratedSet:
-    """Fit ``form`` on at most ``count`` of the rows (n,), chosen to fill the features' range."""
+    """Fit ``form`` on at most ``count`` of the rows (n,), picked by their features."""
     every = form.features(chip, shapes)
-    used = choose(every, count, seed=seed)
+    used = pick(every, count, seed=seed)
     rows = {name: np.asarray(size, dtype=np.float64)[used] for name, size in shapes.items()}
     features = every[used]
     fitted = fit_form(form, chip, rows, np.asarray(measured_s)[used], seed=seed)

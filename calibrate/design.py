@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
+from scipy.cluster.vq import kmeans2
 from scipy.spatial import cKDTree
 from scipy.stats import qmc
 
@@ -32,3 +35,23 @@ def choose(features: Array, count: int, *, seed: int = 0) -> Array:
         free[pick] = False
         taken.append(pick)
     return np.sort(np.asarray(taken))
+
+
+def represent(features: Array, count: int, *, seed: int = 0) -> Array:
+    """Indices (≤ count) of rows of ``features`` (n, d) that stand for the mix of all rows.
+
+    The rows nearest to the centres of ``count`` clusters: dense regions get more of them than
+    `choose` gives, rare ones are still seen. The same rows come out for the same seed.
+    """
+    x = np.atleast_2d(features)
+    if len(x) <= count:
+        return np.arange(len(x))
+    spread = x.std(axis=0)
+    unit = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    start = unit[np.random.default_rng(seed).choice(len(x), count, replace=False)]
+    with warnings.catch_warnings():
+        # A centre may lose all of its rows; it then stays where it was, and may share its row.
+        warnings.simplefilter("ignore", UserWarning)
+        centres, _ = kmeans2(unit, start, iter=8, minit="matrix", missing="warn")
+    _, nearest = cKDTree(unit).query(centres)
+    return np.unique(nearest)
