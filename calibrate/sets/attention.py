@@ -67,8 +67,10 @@ def form_for(family: Family, kernels: str) -> Form:
         return MlaPrefill(absorbed_until=until[0] if until else 0)
     if family == "attention_prefill":
         return AttentionPrefill(packed="fa3" in kernels)
+    if "fa3" in kernels:
+        return AttentionDecode(kernel="fa3")
     fa2 = any(name in ("vllm_flash_attn", "vllm_flash_attn_fa2") for name in kernels.split())
-    return AttentionDecode(fa2=fa2)
+    return AttentionDecode(kernel="fa2" if fa2 else "any")
 
 
 def calibrate_attention(

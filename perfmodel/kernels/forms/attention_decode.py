@@ -13,6 +13,7 @@ Shapes: ``batch``, ``kv_len`` (keys per sequence, the new ones included), ``head
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -53,6 +54,18 @@ PARAMETERS = (
     Parameter("ts", "us", 2.0, 0.05, 30.0, 0.8, "merging the splits"),
     Parameter("tc", "-", 1.0, 0.05, 20.0, 0.8, "passes over the splits' partial results"),
 )
+FA3_PARAMETERS = (
+    Parameter("tm", "us", 0.02, 0.001, 1.0, 0.8, "per sequence: merging up to 32 splits"),
+    Parameter("tw", "us", 2.0, 0.05, 20.0, 0.8, "that, per KV head of more than 256 elements"),
+)
+CAPTURED = 512
+"""Sequences up to which vLLM captures graphs: there FlashAttention-3 reserves `FA3_SPLITS` splits
+and runs its merging kernel always; beyond, only where it splits."""
+FA3_SPLITS = 32
+
+Kernel = Literal["any", "fa2", "fa3"]
+"""Rules of a kernel that are functions of the shape. ``fa2``: with a window set, or one head per
+KV head, each head reads keys by itself, and contexts aren't split. ``fa3``: see `CAPTURED`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +73,13 @@ class AttentionDecode:
     """Split-KV attention; ``cold`` reads keys from device memory, as a model's step does."""
 
     cold: bool = False
-    fa2: bool = False
-    """FlashAttention-2's rule: with a window set, or one head per KV head, each head reads keys
-    by itself, and contexts aren't split."""
+    kernel: Kernel = "any"
     name: str = "attention-decode"
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """18 numbers, strongly correlated among themselves."""
-        return PARAMETERS
+        """18 or 20 numbers, strongly correlated among themselves."""
+        return PARAMETERS + (FA3_PARAMETERS if self.kernel == "fa3" else ())
 
     @property
     def regimes(self) -> tuple[str, ...]:
@@ -105,7 +116,8 @@ class AttentionDecode:
         best = None
         slots = chip.sm_count * v["occ"]
         merge = 4 * batch * heads * q_len * width * v["tc"] / chip.bandwidth
-        for split in SPLITS:
+        most = FA3_SPLITS if self.kernel == "fa3" else max(SPLITS)
+        for split in (number for number in SPLITS if number <= most):
             walked = np.minimum(np.ceil(blocks / split), keys / (BLOCK * split) + 0.5)
             unit = fixed + walked * block
             work = waves(tiles * split / slots, v["w"]) * unit
@@ -114,13 +126,16 @@ class AttentionDecode:
                 time = time + (v["ts"] * us + split * merge)
                 time = np.where((split <= blocks) & packed, time, np.inf)
             best = time if best is None else np.minimum(best, time)
+        if self.kernel == "fa3":
+            each = v["tm"] + np.where(width > 256, v["tw"] * kv_heads, 0.0)
+            best = best + np.where(batch <= CAPTURED, batch * each * us, 0.0)
         out: Array = best + (v["t0"] + v["t1"] * np.log2(batch)) * us
         return out
 
     def _packed(self, shapes: Shapes) -> Array:
         """Where the heads of a KV head share a pass over its keys, which may then be split."""
         group = shapes["heads"] / shapes["kv_heads"]
-        if not self.fa2:
+        if self.kernel != "fa2":
             return np.ones(np.shape(group), dtype=bool)
         packed: Array = (group > 1) & (column(shapes, "window") == 0)
         return packed
@@ -142,6 +157,7 @@ class AttentionDecode:
                 np.maximum(fill, 0.0), np.maximum(held, 0.0), np.minimum(held, 0.0),
                 1.0 * (keys < kv_len), 1.0 * (rows == 1), 1.0 * (rows > 32),
                 1.0 * (width == 192), 1.0 * (width > 256), 1.0 * alone,
+                1.0 * (batch > CAPTURED), 1.0 * (keys > BLOCK),
             ],
             axis=1,
         )  # fmt: skip
