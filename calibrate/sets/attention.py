@@ -11,7 +11,7 @@ import pandas as pd
 from calibrate.calibrated import CalibratedSet, calibrate_set, held_out
 from calibrate.design import represent
 from calibrate.score import Score
-from perfmodel.kernels.forms.attention_decode import AttentionDecode
+from perfmodel.kernels.forms.attention_decode import AttentionDecode, Kernel
 from perfmodel.kernels.forms.attention_prefill import AttentionPrefill
 from perfmodel.kernels.forms.base import Chip, Form
 from perfmodel.kernels.forms.mla import MlaDecode, MlaPrefill
@@ -67,10 +67,17 @@ def form_for(family: Family, kernels: str) -> Form:
         return MlaPrefill(absorbed_until=until[0] if until else 0)
     if family == "attention_prefill":
         return AttentionPrefill(packed="fa3" in kernels)
+    return AttentionDecode(kernel=_decode_kernel(kernels))
+
+
+def _decode_kernel(kernels: str) -> Kernel:
     if "fa3" in kernels:
-        return AttentionDecode(kernel="fa3")
-    fa2 = any(name in ("vllm_flash_attn", "vllm_flash_attn_fa2") for name in kernels.split())
-    return AttentionDecode(kernel="fa2" if fa2 else "any")
+        return "fa3"
+    if "trtllmdecode" in kernels:
+        return "trtllm"
+    names = kernels.split()
+    fa2 = "vllm_flash_attn" in names or "vllm_flash_attn_fa2" in names
+    return "fa2" if fa2 else "any"
 
 
 def calibrate_attention(
