@@ -11,8 +11,9 @@ import pandas as pd
 from calibrate.calibrated import CalibratedSet, calibrate_set, held_out
 from calibrate.design import represent
 from calibrate.score import Score
-from perfmodel.kernels.forms.attention_decode import AttentionDecode, Kernel
+from perfmodel.kernels.forms.attention_decode import AttentionDecode
 from perfmodel.kernels.forms.attention_prefill import AttentionPrefill
+from perfmodel.kernels.forms.attention_parts import Kernel
 from perfmodel.kernels.forms.base import Chip, Form
 from perfmodel.kernels.forms.mla import MlaDecode, MlaPrefill
 from perfmodel.operators.quantity import Array
@@ -24,6 +25,15 @@ SIZES = ("batch", "q_len", "prefix_len", "kv_len", "heads", "kv_heads", "head_di
 KV_BYTES = {"bfloat16": 2.0, "float16": 2.0, "fp8": 1.0}
 ABSORBED_UNTIL = {"flash_attn_mla": 512, "flashmla": 128}
 """New tokens per sequence up to which vLLM runs a prefill as absorbed decode, by kernel."""
+
+KERNELS: dict[str, Kernel] = {
+    "fa3": "fa3",
+    "trtllm": "trtllm",
+    "flashinfer_fi": "flashinfer",
+    "flash_attn": "fa2",
+}
+"""Rules by part of the kernels' names; the first that matches. vLLM 0.14 says only
+``vllm_flash_attn``, which on an A100 is FlashAttention-2."""
 
 
 def rows_of(table: pd.DataFrame) -> tuple[dict[str, Array], Array]:
@@ -66,18 +76,15 @@ def form_for(family: Family, kernels: str) -> Form:
         until = [tokens for name, tokens in ABSORBED_UNTIL.items() if name in kernels]
         return MlaPrefill(absorbed_until=until[0] if until else 0)
     if family == "attention_prefill":
-        return AttentionPrefill(packed="fa3" in kernels)
-    return AttentionDecode(kernel=_decode_kernel(kernels))
+        return AttentionPrefill(kernel=_kernel(kernels))
+    return AttentionDecode(kernel=_kernel(kernels))
 
 
-def _decode_kernel(kernels: str) -> Kernel:
-    if "fa3" in kernels:
-        return "fa3"
-    if "trtllmdecode" in kernels:
-        return "trtllm"
-    names = kernels.split()
-    fa2 = "vllm_flash_attn" in names or "vllm_flash_attn_fa2" in names
-    return "fa2" if fa2 else "any"
+def _kernel(kernels: str) -> Kernel:
+    for part, kernel in KERNELS.items():
+        if part in kernels:
+            return kernel
+    return "any"
 
 
 def calibrate_attention(

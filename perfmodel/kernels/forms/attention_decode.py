@@ -13,11 +13,11 @@ Shapes: ``batch``, ``kv_len`` (keys per sequence, the new ones included), ``head
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from perfmodel.kernels.forms.attention_parts import (
+    Kernel,
     MemoryTerm,
     column,
     norm_sum,
@@ -63,10 +63,8 @@ CAPTURED = 512
 and runs its merging kernel always; beyond, only where it splits."""
 FA3_SPLITS = 32
 
-Kernel = Literal["any", "fa2", "fa3", "trtllm"]
-"""Rules of a kernel that are functions of the shape. ``fa2``: with a window set, or one head per
-KV head, each head reads keys by itself, and contexts aren't split. ``fa3``: see `CAPTURED`. ``trtllm``: at most 16 splits, as its times suggest (its source wasn't read)."""
-MOST_SPLITS: dict[Kernel, int] = {"any": 128, "fa2": 128, "fa3": FA3_SPLITS, "trtllm": 16}
+MOST_SPLITS: dict[Kernel, int] = {"fa3": FA3_SPLITS, "trtllm": 16}
+"""For TensorRT-LLM as its times suggest: its source wasn't read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +115,7 @@ class AttentionDecode:
         best = None
         slots = chip.sm_count * v["occ"]
         merge = 4 * batch * heads * q_len * width * v["tc"] / chip.bandwidth
-        for split in (number for number in SPLITS if number <= MOST_SPLITS[self.kernel]):
+        for split in (number for number in SPLITS if number <= MOST_SPLITS.get(self.kernel, max(SPLITS))):
             walked = np.minimum(np.ceil(blocks / split), keys / (BLOCK * split) + 0.5)
             unit = fixed + walked * block
             work = waves(tiles * split / slots, v["w"]) * unit

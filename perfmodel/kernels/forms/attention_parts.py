@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from perfmodel.kernels.forms.base import Chip, Shapes, Values
 from perfmodel.operators.quantity import Array
+
+Kernel = Literal["any", "fa2", "fa3", "trtllm", "flashinfer"]
+"""Rules of a kernel that are functions of the shape.
+
+``fa2``: with a window set, or one head per KV head, decode reads each head's keys by itself and
+splits no context (`seqlenq_ngroups_swapped` in FlashAttention-2). ``fa3``: the heads of a KV head
+share tiles; up to 32 splits. ``trtllm``: heads share tiles in decode only. ``flashinfer``: heads
+share tiles of 16, 64 or 128 rows. ``trtllm`` and ``flashinfer`` have no heads of 192 for an fp8
+cache, where vLLM falls back to Triton."""
 
 
 def column(shapes: Shapes, name: str, default: float = 0.0) -> Array:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.kernels.forms.attention_parts import (
+    Kernel,
     MemoryTerm,
     column,
     norm_sum,
@@ -27,7 +28,7 @@ from perfmodel.operators.quantity import Array
 from perfmodel.units import MICROSECOND
 
 ROWS = 128
-"""Query rows of a tile."""
+"""Query rows of most kernels' tiles."""
 BLOCK = 64
 """Keys to which a tile's walk is rounded up."""
 SPLIT = 512
@@ -51,12 +52,15 @@ PARAMETERS = (
     Parameter("cq", "-", 0.3, 0.01, 6.0, 1.0, "serial passes over queries and outputs"),
     Parameter("p", "-", 2.0, 1.0, 8.0, 0.5, "overlap of tiles and memory: 1 none"),
 )
+TRITON = (Parameter("ct", "-", 2.0, 0.5, 10.0, 0.5, "a key's cost for heads of 192, by Triton"),)
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
     """How a shape falls into tiles; every field broadcasts over the shapes."""
 
+    rows: Array
+    """Query rows of a tile."""
     units: Array
     mean_keys: Array
     """Keys that a query row sees, on average."""
@@ -73,14 +77,13 @@ class AttentionPrefill:
     """Tiled causal attention; ``cold`` reads operands from device memory, as a model's step."""
 
     cold: bool = False
-    packed: bool = True
-    """Whether the heads of a KV head share a tile."""
+    kernel: Kernel = "any"
     name: str = "attention-prefill"
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """16 numbers; ``cw`` and ``cx`` matter only where a window cuts."""
-        return PARAMETERS
+        """16 or 17 numbers; ``cw`` and ``cx`` matter only where a window cuts."""
+        return PARAMETERS + (TRITON if self._triton else ())
 
     @property
     def regimes(self) -> tuple[str, ...]:
@@ -95,13 +98,16 @@ class AttentionPrefill:
         regime: Array = np.where(tiles.cut, 2, np.where(flops > 2e10, 1, 0))
         return regime
 
+    @property
+    def _triton(self) -> bool:
+        return self.kernel in ("trtllm", "flashinfer")
+
     def _tiles(self, shapes: Shapes) -> Tiles:
         q_len, prefix = shapes["q_len"], column(shapes, "prefix_len")
         window = column(shapes, "window")
-        group = shapes["heads"] / shapes["kv_heads"]
-        share = group if self.packed else np.ones_like(group)
-        units = shapes["batch"] * shapes["heads"] / share * np.ceil(share * q_len / ROWS)
-        depth = np.minimum(q_len, np.maximum(1.0, ROWS / share))
+        share, rows = self._tile(shapes)
+        units = shapes["batch"] * shapes["heads"] / share * np.ceil(share * q_len / rows)
+        depth = np.minimum(q_len, np.maximum(1.0, rows / share))
         total = prefix + q_len
         cut = (window > 0) & (window < total)
         limit = np.where(window > 0, window, np.inf)
@@ -109,9 +115,29 @@ class AttentionPrefill:
         # A cap at the last query's keys is the same as none, and keeps the arithmetic finite.
         mean = np.asarray(causal_pairs(q_len, np.minimum(prefix, seen), seen)) / q_len
         reach = np.minimum(seen + depth, total)
-        walked = np.minimum(mean + (depth + ROWS) / 2, BLOCK * np.ceil(reach / BLOCK))
+        walked = np.minimum(mean + (depth + 128) / 2, BLOCK * np.ceil(reach / BLOCK))
         longest = BLOCK * np.ceil(reach / BLOCK)
-        return Tiles(units, mean, walked, longest, cut)
+        return Tiles(rows, units, mean, walked, longest, cut)
+
+    def _tile(self, shapes: Shapes) -> tuple[Array, Array]:
+        """Heads that share a tile, and the tile's query rows.
+
+        FlashAttention-3 packs the heads of a KV head; FlashAttention-2 only for a single query
+        without a window; TensorRT-LLM only in its decode kernel, else tiles of two times 128.
+        FlashInfer packs, in tiles of 16, 64 or 128 rows (`FA2DetermineCtaTileQ`).
+        """
+        q_len, width = shapes["q_len"], shapes["head_dim"]
+        group = shapes["heads"] / shapes["kv_heads"]
+        one, single = np.ones_like(group), q_len == 1
+        if self.kernel == "fa2":
+            return np.where(single & (column(shapes, "window") == 0), group, one), ROWS * one
+        if self.kernel == "trtllm":
+            return np.where(single, group, one), np.where(single, ROWS, 2 * ROWS) * one
+        if self.kernel == "flashinfer":
+            packed = q_len * group
+            wide = np.where((packed > 64) & (width < 256), 128.0, 64.0)
+            return group, np.where(packed <= 16, 16.0, wide)
+        return group, ROWS * one
 
     def seconds(self, chip: Chip, values: Values, shapes: Shapes) -> Array:
         """Time of one call, broadcast over the shapes."""
@@ -119,7 +145,9 @@ class AttentionPrefill:
         tiles = self._tiles(shapes)
         batch, width, q_len = shapes["batch"], shapes["head_dim"], shapes["q_len"]
         rate = chip.peak / chip.sm_count
-        key = ROWS * (4 * width / (v["ec"] * rate) + 1 / (v["ex"] * chip.clock_hz))
+        key = tiles.rows * (4 * width / (v["ec"] * rate) + 1 / (v["ex"] * chip.clock_hz))
+        if self._triton:
+            key = key * np.where(width == 192, v["ct"], 1.0)
         key = key * np.where(tiles.cut, max(v["cw"], 1.0), 1.0)
         masked = np.where(tiles.cut, v["cx"] * 128, 0.0)
         start = v["tp"] * (width / 128) ** v["hp"] * us
