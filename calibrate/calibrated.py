@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+<<<<<<< HEAD
 from typing import Protocol
+=======
+>>>>>>> gemm
 
 import numpy as np
 
@@ -23,6 +26,7 @@ WIDEN = 0.25
 """Growth of the interval's log half-width for each factor of e that a feature lies outside."""
 
 
+<<<<<<< HEAD
 class Pick(Protocol):
     """A design: which of the rows of ``features`` (n, d) to use, as indices."""
 
@@ -30,6 +34,8 @@ class Pick(Protocol):
         """At most ``count`` indices."""
 
 
+=======
+>>>>>>> gemm
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A 90 % interval around a prediction, as offsets of its logarithm."""
@@ -86,11 +92,18 @@ def calibrate_set(
     measured_s: Array,
     count: int = 300,
     seed: int = 0,
+<<<<<<< HEAD
     pick: Pick = choose,
 ) -> CalibratedSet:
     """Fit ``form`` on at most ``count`` of the rows (n,), picked by their features."""
     every = form.features(chip, shapes)
     used = pick(every, count, seed=seed)
+=======
+) -> CalibratedSet:
+    """Fit ``form`` on at most ``count`` of the rows (n,), chosen to fill the features' range."""
+    every = form.features(chip, shapes)
+    used = choose(every, count, seed=seed)
+>>>>>>> gemm
     rows = {name: np.asarray(size, dtype=np.float64)[used] for name, size in shapes.items()}
     features = every[used]
     fitted = fit_form(form, chip, rows, np.asarray(measured_s)[used], seed=seed)

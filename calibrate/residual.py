@@ -13,6 +13,11 @@ from perfmodel.operators.quantity import Array
 
 CLIP = 0.7
 """Log residuals beyond a factor of two are switched kernels or outliers: they are clipped."""
+LENGTH = 1.5
+"""Centre of the prior on a length, in standard deviations of its feature."""
+LENGTH_SIGMA = 1.0
+NOISE = 0.04
+NOISE_SIGMA = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,51 @@ class FittedResidual:
     """log(measured / predicted) of each row when predicted from all others."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """Minus the log posterior of the hyperparameters: logs of lengths, deviation and noise."""
+
+    x: Array
+    y: Array
+    noise_scale: Array
+    """Of each row: above 1 for rows that look like outliers."""
+    centre: Array
+    sigma: Array
+
+    def covariance(self, theta: Array) -> tuple[Array, Array]:
+        """Covariance (n, n) of the rows, and its part without noise."""
+        signal = float(np.exp(2 * theta[-2])) * matern(*[self.x / np.exp(theta[:-2])] * 2)
+        return signal + np.diag(np.exp(2 * theta[-1]) * self.noise_scale), signal
+
+    def __call__(self, theta: Array) -> tuple[float, Array]:
+        """Value and gradient."""
+        whole, signal = self.covariance(theta)
+        try:
+            factor = cho_factor(whole, lower=True)
+        except np.linalg.LinAlgError:
+            return 1e10, np.zeros_like(theta)
+        inverse = cho_solve(factor, np.eye(len(self.y)))
+        weights = inverse @ self.y
+        loss = 0.5 * self.y @ weights + np.log(np.diag(factor[0])).sum()
+        pull = 0.5 * (inverse - np.outer(weights, weights))
+        off = (theta - self.centre) / self.sigma
+        slope = np.append(self._length_slopes(theta, pull), [2 * (pull * signal).sum(), 0.0])
+        slope[-1] = 2 * np.exp(2 * theta[-1]) * (np.diag(pull) * self.noise_scale).sum()
+        return float(loss + 0.5 * (off**2).sum()), slope + off / self.sigma
+
+    def _length_slopes(self, theta: Array, pull: Array) -> Array:
+        """Derivatives by log lengths: dk/dlog l = 5/3 (1 + a) exp(-a) (Δ/l)², a = √5 distance.
+
+        The sum over pairs of c·(xᵢ − xⱼ)² is 2·Σ cᵢ xᵢ² − 2·xᵀc x: no (n, n, d) array is held.
+        """
+        scaled = self.x / np.exp(theta[:-2])
+        a = distances(scaled, scaled)
+        common = pull * np.exp(2 * theta[-2]) * (5 / 3) * (1 + a) * np.exp(-a)
+        alone = (scaled**2 * common.sum(axis=1)[:, None]).sum(axis=0)
+        slopes: Array = 2 * (alone - (scaled * (common @ scaled)).sum(axis=0))
+        return slopes
+
+
 def fit_residual(features: Array, log_residuals: Array) -> FittedResidual:
     """Fit a process to ``log_residuals`` (n,) at ``features`` (n, d), by marginal likelihood.
 
@@ -34,53 +84,25 @@ def fit_residual(features: Array, log_residuals: Array) -> FittedResidual:
     x = np.atleast_2d(features)
     y = np.clip(log_residuals, -CLIP, CLIP)
     spread = np.maximum(x.std(axis=0), 1e-3)
-    start = np.concatenate([np.log(spread * 1.5), np.log([max(y.std(), 0.02), 0.04])])
-
-    def unpack(theta: Array) -> tuple[Array, float, float]:
-        return np.exp(theta[:-2]), float(np.exp(2 * theta[-2])), float(np.exp(2 * theta[-1]))
-
-    widths = np.r_[np.full(x.shape[1], 1.0), 1.0, 0.7]
-
-    def loss(theta: Array) -> tuple[float, Array]:
-        lengths, variance, noise = unpack(theta)
-        value, slope = _evidence(x / lengths, y, variance, noise)
-        off = (theta - start) / widths
-        return value + 0.5 * float(off @ off), slope + off / widths
-
-    bounds = [(s - 3, s + 4) for s in start[:-2]] + [(np.log(0.003), np.log(1.0))] * 2
-    bounds[-1] = (np.log(0.005), np.log(0.5))
+    centre = np.append(np.log(spread * LENGTH), np.log([max(y.std(), 0.02), NOISE]))
+    sigma = np.append(np.full(len(spread) + 1, LENGTH_SIGMA), NOISE_SIGMA)
+    evidence = _Evidence(x, y, np.ones(len(y)), centre, sigma)
+    bounds = [(c - 3, c + 4) for c in centre[:-2]]
+    bounds += [(np.log(0.003), np.log(1.0)), (np.log(0.005), np.log(0.5))]
     found = minimize(
-        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 100}
+        evidence, centre, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 100}
     )
-    lengths, variance, noise = unpack(found.x)
-    covariance = variance * matern(x / lengths, x / lengths) + noise * np.eye(len(y))
-    inverse = np.linalg.inv(covariance)
+    whole, _ = evidence.covariance(found.x)
+    inverse = np.linalg.inv(whole)
     weights = inverse @ y
-    left_out = weights / np.diag(inverse)
+    lengths = np.exp(found.x[:-2])
     return FittedResidual(
-        Residual(points=x / lengths, weights=weights, lengths=lengths, variance=variance),
-        noise=float(np.sqrt(noise)),
-        left_out=left_out + (log_residuals - y),
+        Residual(
+            points=x / lengths,
+            weights=weights,
+            lengths=lengths,
+            variance=float(np.exp(2 * found.x[-2])),
+        ),
+        noise=float(np.exp(found.x[-1])),
+        left_out=weights / np.diag(inverse) + (log_residuals - y),
     )
-
-
-def _evidence(x: Array, y: Array, variance: float, noise: float) -> tuple[float, Array]:
-    """Negative log marginal likelihood of ``y`` at ``x`` (n, d) of unit length, and its slope in
-    (log lengths, log of the signal's and of the noise's standard deviation).
-    """
-    correlation = matern(x, x)
-    try:
-        factor = cho_factor(variance * correlation + noise * np.eye(len(y)), lower=True)
-    except np.linalg.LinAlgError:
-        return 1e10, np.zeros(x.shape[1] + 2)
-    inverse = cho_solve(factor, np.eye(len(y)))
-    weights = inverse @ y
-    value = 0.5 * y @ weights + np.log(np.diag(factor[0])).sum()
-    pull = inverse - np.outer(weights, weights)
-    # Of Matérn-5/2: dk/dlog l_j = 5/3 (1 + d) exp(-d) (difference in j)², summed over all pairs
-    # without holding an (n, n) array for each j.
-    distance = distances(x, x)
-    pairs = pull * variance * (5 / 3) * (1 + distance) * np.exp(-distance)
-    lengths = (x**2 * pairs.sum(axis=1)[:, None]).sum(axis=0) - (x * (pairs @ x)).sum(axis=0)
-    signal = float((pull * correlation).sum()) * variance
-    return float(value), np.r_[lengths, signal, float(np.trace(pull)) * noise]
