@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-<<<<<<< HEAD
 from typing import Protocol
-=======
->>>>>>> gemm
 
 import numpy as np
 
@@ -26,7 +23,6 @@ WIDEN = 0.25
 """Growth of the interval's log half-width for each factor of e that a feature lies outside."""
 
 
-<<<<<<< HEAD
 class Pick(Protocol):
     """A design: which of the rows of ``features`` (n, d) to use, as indices."""
 
@@ -34,8 +30,6 @@ class Pick(Protocol):
         """At most ``count`` indices."""
 
 
-=======
->>>>>>> gemm
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A 90 % interval around a prediction, as offsets of its logarithm."""
@@ -92,18 +86,17 @@ def calibrate_set(
     measured_s: Array,
     count: int = 300,
     seed: int = 0,
-<<<<<<< HEAD
+    *,
     pick: Pick = choose,
+    folds: int = 0,
 ) -> CalibratedSet:
-    """Fit ``form`` on at most ``count`` of the rows (n,), picked by their features."""
+    """Fit ``form`` on at most ``count`` of the rows (n,), picked by their features.
+
+    Intervals rest on rows left out of the correction one at a time, or, with ``folds``, on rows
+    left out of the whole fit in that many parts: slower, and honest about the form's freedom.
+    """
     every = form.features(chip, shapes)
     used = pick(every, count, seed=seed)
-=======
-) -> CalibratedSet:
-    """Fit ``form`` on at most ``count`` of the rows (n,), chosen to fill the features' range."""
-    every = form.features(chip, shapes)
-    used = choose(every, count, seed=seed)
->>>>>>> gemm
     rows = {name: np.asarray(size, dtype=np.float64)[used] for name, size in shapes.items()}
     features = every[used]
     fitted = fit_form(form, chip, rows, np.asarray(measured_s)[used], seed=seed)
@@ -111,6 +104,8 @@ def calibrate_set(
     if len(used) >= FEW:
         learned = fit_residual(features, fitted.log_residuals)
         residual, left = learned.residual, learned.left_out
+        if folds:
+            left = left_out_of_fit(form, chip, rows, np.asarray(measured_s)[used], folds, seed)
     return CalibratedSet(
         form=form,
         chip=chip,
@@ -121,6 +116,23 @@ def calibrate_set(
         high=features.max(axis=0),
         used=used,
     )
+
+
+def left_out_of_fit(
+    form: Form, chip: Chip, shapes: Shapes, measured_s: Array, folds: int, seed: int = 0
+) -> Array:
+    """log(measured / predicted) (n,) of each row by parameters and correction fitted without it."""
+    part = np.random.default_rng(seed).permutation(len(measured_s)) % folds
+    left = np.empty(len(measured_s))
+    for fold in range(folds):
+        kept, out = part != fold, part == fold
+        known = {name: size[kept] for name, size in shapes.items()}
+        asked = {name: size[out] for name, size in shapes.items()}
+        fitted = fit_form(form, chip, known, measured_s[kept], starts=1, seed=seed)
+        learned = fit_residual(form.features(chip, known), fitted.log_residuals).residual
+        left[out] = np.log(measured_s[out] / form.seconds(chip, fitted.values, asked))
+        left[out] -= learned.correction(form.features(chip, asked))
+    return left
 
 
 def intervals(left_out: Array, regime: Array, names: tuple[str, ...]) -> dict[str, Interval]:

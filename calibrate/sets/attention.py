@@ -22,6 +22,7 @@ from perfmodel.units import MICROSECOND
 
 Family = Literal["attention_decode", "attention_prefill", "mla_decode", "mla_prefill"]
 SIZES = ("batch", "q_len", "prefix_len", "kv_len", "heads", "kv_heads", "head_dim", "window")
+FOLDS = 5
 KV_BYTES = {"bfloat16": 2.0, "float16": 2.0, "fp8": 1.0}
 ABSORBED_UNTIL = {"flash_attn_mla": 512, "flashmla": 128}
 """New tokens per sequence up to which vLLM runs a prefill as absorbed decode, by kernel."""
@@ -99,5 +100,7 @@ def calibrate_attention(
     chip = chip_of(hardware, kernels, str(table["kv_dtype"].iloc[0]))
     shapes, measured = rows_of(table)
     form = form_for(family, kernels)
-    fitted = calibrate_set(form, chip, shapes, measured, count, seed, pick=represent)
+    fitted = calibrate_set(
+        form, chip, shapes, measured, count, seed, pick=represent, folds=FOLDS
+    )
     return fitted, held_out(fitted, shapes, measured)
