@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from calibrate.design import choose
+from calibrate.design import Indices, choose
 from calibrate.fit import Fitted, fit_form
 from calibrate.residual import fit_residual
 from calibrate.score import Score, score
@@ -26,7 +26,7 @@ WIDEN = 0.25
 class Pick(Protocol):
     """A design: which of the rows of ``features`` (n, d) to use, as indices."""
 
-    def __call__(self, features: Array, count: int, *, seed: int = 0) -> Array:
+    def __call__(self, features: Array, count: int, *, seed: int = 0) -> Indices:
         """At most ``count`` indices."""
 
 
@@ -54,7 +54,7 @@ class CalibratedSet:
     low: Array
     """Least of each feature among the rows used: the box inside which the fit was checked."""
     high: Array
-    used: Array
+    used: Indices
     """Indices of the rows used, into the arrays given."""
 
     def predict(self, shapes: Shapes, form: Form | None = None) -> tuple[Array, Array, Array]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.cluster.vq import kmeans2
 from scipy.spatial import cKDTree
 from scipy.stats import qmc
 
 from perfmodel.operators.quantity import Array
 
+Indices = NDArray[np.intp]
 
-def choose(features: Array, count: int, *, seed: int = 0) -> Array:
+
+def choose(features: Array, count: int, *, seed: int = 0) -> Indices:
     """Indices (≤ count) of rows of ``features`` (n, d) that fill their box evenly.
 
     A Latin hypercube over the range of each feature; each target takes the nearest row that
@@ -29,7 +32,7 @@ def choose(features: Array, count: int, *, seed: int = 0) -> Array:
     free = np.ones(len(x), dtype=bool)
     near = min(64, len(x))
     for target in targets:
-        _, candidates = tree.query(target, k=near)
+        candidates = np.asarray(tree.query(target, k=near)[1])
         open_ones = [int(i) for i in candidates if free[i]]
         pick = open_ones[0] if open_ones else int(np.flatnonzero(free)[0])
         free[pick] = False
@@ -37,7 +40,7 @@ def choose(features: Array, count: int, *, seed: int = 0) -> Array:
     return np.sort(np.asarray(taken))
 
 
-def represent(features: Array, count: int, *, seed: int = 0) -> Array:
+def represent(features: Array, count: int, *, seed: int = 0) -> Indices:
     """Indices (≤ count) of rows of ``features`` (n, d) that stand for the mix of all rows.
 
     The rows nearest to the centres of ``count`` clusters: dense regions get more of them than
@@ -53,5 +56,5 @@ def represent(features: Array, count: int, *, seed: int = 0) -> Array:
         # A centre may lose all of its rows; it then stays where it was, and may share its row.
         warnings.simplefilter("ignore", UserWarning)
         centres, _ = kmeans2(unit, start, iter=8, minit="matrix", missing="warn")
-    _, nearest = cKDTree(unit).query(centres)
-    return np.unique(nearest)
+    nearest = cKDTree(unit).query(centres)[1]
+    return np.unique(np.asarray(nearest, dtype=np.intp))

@@ -12,8 +12,8 @@ from calibrate.calibrated import CalibratedSet, calibrate_set, held_out
 from calibrate.design import represent
 from calibrate.score import Score
 from perfmodel.kernels.forms.attention_decode import AttentionDecode
-from perfmodel.kernels.forms.attention_prefill import AttentionPrefill
 from perfmodel.kernels.forms.attention_parts import Kernel
+from perfmodel.kernels.forms.attention_prefill import AttentionPrefill
 from perfmodel.kernels.forms.base import Chip, Form
 from perfmodel.kernels.forms.mla import MlaDecode, MlaPrefill
 from perfmodel.operators.quantity import Array
@@ -100,7 +100,5 @@ def calibrate_attention(
     chip = chip_of(hardware, kernels, str(table["kv_dtype"].iloc[0]))
     shapes, measured = rows_of(table)
     form = form_for(family, kernels)
-    fitted = calibrate_set(
-        form, chip, shapes, measured, count, seed, pick=represent, folds=FOLDS
-    )
+    fitted = calibrate_set(form, chip, shapes, measured, count, seed, pick=represent, folds=FOLDS)
     return fitted, held_out(fitted, shapes, measured)

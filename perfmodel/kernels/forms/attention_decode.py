@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.kernels.forms.attention_parts import (
+    Flags,
     Kernel,
     MemoryTerm,
     column,
@@ -68,6 +69,20 @@ MOST_SPLITS: dict[Kernel, int] = {"fa3": FA3_SPLITS, "trtllm": 16}
 
 
 @dataclass(frozen=True, slots=True)
+class Units:
+    """The units of a call before it is split; every field broadcasts over the shapes."""
+
+    count: Array
+    start: Array
+    """Seconds to start and end a unit."""
+    block: Array
+    """Seconds of a block of keys."""
+    blocks: Array
+    """Blocks that a unit walks."""
+    splittable: Flags
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionDecode:
     """Split-KV attention; ``cold`` reads keys from device memory, as a model's step does."""
 
@@ -86,86 +101,100 @@ class AttentionDecode:
         return ("short", "long", "windowed")
 
     def regime(self, shapes: Shapes) -> Array:
-        """2 where a window cuts the context, 1 beyond 16 Mi elements of cache, else 0."""
+        """2 where a window cuts the context, 1 beyond 4 Mi elements of cache, else 0."""
         window = column(shapes, "window")
         cut = (window > 0) & (shapes["kv_len"] > window)
-        size = cache_elements(shapes)
-        regime: Array = np.where(cut, 2, np.where(size > 2**22, 1, 0))
+        long = cache_elements(shapes) > 2**22
+        regime: Array = np.where(cut, 2, np.where(long, 1, 0))
         return regime
 
     def seconds(self, chip: Chip, values: Values, shapes: Shapes) -> Array:
         """Time of one call, broadcast over the shapes."""
-        us = MICROSECOND
-        v = values
-        batch, heads, kv_heads = shapes["batch"], shapes["heads"], shapes["kv_heads"]
-        width, kv_len = shapes["head_dim"], shapes["kv_len"]
+        v, us = values, MICROSECOND
+        batch, heads, width = shapes["batch"], shapes["heads"], shapes["head_dim"]
         q_len = column(shapes, "q_len", 1.0)
-        keys = window_keys(kv_len, column(shapes, "window"), q_len)
-        cut = keys < kv_len
+        keys = window_keys(shapes["kv_len"], column(shapes, "window"), q_len)
+        units = self._units(v, shapes, keys)
+        outputs = 2 * batch * heads * q_len * width
+        memory = MemoryTerm.of(chip, v, self.cold).seconds(cache_bytes(shapes) + 2 * outputs)
+        roof = 2 * outputs * keys / chip.peak
+        slots = chip.sm_count * v["occ"]
+        best = None
+        for split in self._splits:
+            walked = np.minimum(np.ceil(units.blocks / split), keys / (BLOCK * split) + 0.5)
+            work = waves(units.count * split / slots, v["w"]) * (units.start + walked * units.block)
+            time = norm_sum(np.maximum(work, roof), memory, v["p"])
+            if split > 1:
+                # Each split writes a partial result in float32.
+                time = time + v["ts"] * us + split * v["tc"] * 2 * outputs / chip.bandwidth
+                time = np.where((split <= units.blocks) & units.splittable, time, np.inf)
+            best = time if best is None else np.minimum(best, time)
+        fixed = v["t0"] * us + v["t1"] * us * np.log2(batch) + self._reserved(v, shapes)
+        return np.asarray(best) + fixed
+
+    def _units(self, v: Values, shapes: Shapes, keys: Array) -> Units:
+        batch, heads, kv_heads = shapes["batch"], shapes["heads"], shapes["kv_heads"]
+        wide = shapes["head_dim"] / 128
+        q_len = column(shapes, "q_len", 1.0)
+        cut = keys < shapes["kv_len"]
         packed = self._packed(shapes)
         rows = np.where(packed, heads / kv_heads * q_len, q_len)
-        tiles = batch * np.where(packed, kv_heads, heads) * np.ceil(rows / ROWS)
-        per_unit = np.minimum(rows, ROWS) / 16
-        blocks = np.ceil(keys / BLOCK) + cut
-        fixed = v["tp"] * (1 + v["tg"] * per_unit * width / 128) * (width / 128) ** v["hp"] * us
-        block = v["tb"] * (width / 128) ** v["hx"] * (1 + v["cg"] * per_unit) * us
-        block = np.where(cut, v["cw"], 1.0) * block
-        traffic = cache_bytes(shapes) + 4 * batch * heads * q_len * width
-        memory = MemoryTerm.of(chip, v, self.cold).seconds(traffic)
-        best = None
-        slots = chip.sm_count * v["occ"]
-        merge = 4 * batch * heads * q_len * width * v["tc"] / chip.bandwidth
-        for split in (number for number in SPLITS if number <= MOST_SPLITS.get(self.kernel, max(SPLITS))):
-            walked = np.minimum(np.ceil(blocks / split), keys / (BLOCK * split) + 0.5)
-            unit = fixed + walked * block
-            work = waves(tiles * split / slots, v["w"]) * unit
-            time = norm_sum(work, memory, v["p"])
-            if split > 1:
-                time = time + (v["ts"] * us + split * merge)
-                time = np.where((split <= blocks) & packed, time, np.inf)
-            best = time if best is None else np.minimum(best, time)
-        if self.kernel == "fa3":
-            each = v["tm"] + np.where(width > 256, v["tw"] * kv_heads, 0.0)
-            best = best + np.where(batch <= CAPTURED, batch * each * us, 0.0)
-        out: Array = best + (v["t0"] + v["t1"] * np.log2(batch)) * us
-        return out
+        sixteen = np.minimum(rows, ROWS) / 16
+        start = v["tp"] * MICROSECOND * (1 + v["tg"] * sixteen * wide) * wide ** v["hp"]
+        block = v["tb"] * MICROSECOND * (1 + v["cg"] * sixteen) * wide ** v["hx"]
+        return Units(
+            count=batch * np.where(packed, kv_heads, heads) * np.ceil(rows / ROWS),
+            start=start,
+            block=block * np.where(cut, v["cw"], 1.0),
+            blocks=np.ceil(keys / BLOCK) + cut,
+            splittable=packed,
+        )
 
-    def _packed(self, shapes: Shapes) -> Array:
+    @property
+    def _splits(self) -> tuple[int, ...]:
+        most = MOST_SPLITS.get(self.kernel, SPLITS[-1])
+        return tuple(number for number in SPLITS if number <= most)
+
+    def _packed(self, shapes: Shapes) -> Flags:
         """Where the heads of a KV head share a pass over its keys, which may then be split."""
         group = shapes["heads"] / shapes["kv_heads"]
         if self.kernel != "fa2":
             return np.ones(np.shape(group), dtype=bool)
-        packed: Array = (group > 1) & (column(shapes, "window") == 0)
+        single = column(shapes, "q_len", 1.0) == 1
+        packed: Flags = (group > 1) & (column(shapes, "window") == 0) & single
         return packed
+
+    def _reserved(self, v: Values, shapes: Shapes) -> Array:
+        """Seconds of FlashAttention-3's merging kernel over reserved splits."""
+        if self.kernel != "fa3":
+            return np.zeros(())
+        batch, wide = shapes["batch"], shapes["head_dim"] > 256
+        each = v["tm"] + np.where(wide, v["tw"] * shapes["kv_heads"], 0.0)
+        reserved: Array = np.where(batch <= CAPTURED, batch * each * MICROSECOND, 0.0)
+        return reserved
 
     def features(self, chip: Chip, shapes: Shapes) -> Array:
         """Sizes in log, what they mean for this chip, and flags of the kernels' known switches."""
-        batch, heads, kv_heads, width, kv_len, window, q_len = np.broadcast_arrays(
-            shapes["batch"], shapes["heads"], shapes["kv_heads"], shapes["head_dim"],
-            shapes["kv_len"], column(shapes, "window"), column(shapes, "q_len", 1.0),
-        )  # fmt: skip
-        keys = window_keys(kv_len, window, q_len)
+        batch, heads, kv_heads = shapes["batch"], shapes["heads"], shapes["kv_heads"]
+        width, kv_len, q_len = shapes["head_dim"], shapes["kv_len"], column(shapes, "q_len", 1.0)
+        keys = window_keys(kv_len, column(shapes, "window"), q_len)
         rows = heads / kv_heads * q_len
-        alone = ~self._packed(shapes)
+        alone = np.logical_not(self._packed(shapes))
         fill = np.log(batch * np.where(alone, heads, kv_heads) / chip.sm_count)
         held = np.log(cache_bytes(shapes) / chip.l2_bytes)
-        return np.stack(
-            [
-                np.log(batch), np.log(keys), np.log(kv_heads), np.log(rows), np.log(width),
-                np.maximum(fill, 0.0), np.maximum(held, 0.0), np.minimum(held, 0.0),
-                1.0 * (keys < kv_len), 1.0 * (rows == 1), 1.0 * (rows > 32),
-                1.0 * (width == 192), 1.0 * (width > 256), 1.0 * alone,
-                1.0 * (batch > CAPTURED), 1.0 * (keys > BLOCK),
-            ],
-            axis=1,
-        )  # fmt: skip
+        parts = [
+            np.log(batch), np.log(keys), np.log(kv_heads), np.log(rows), np.log(width),
+            np.maximum(fill, 0.0), np.maximum(held, 0.0), np.minimum(held, 0.0),
+            1.0 * (keys < kv_len), 1.0 * (rows == 1), 1.0 * (rows > 32),
+            1.0 * (width == 192), 1.0 * (width > 256), 1.0 * alone,
+            1.0 * (batch > CAPTURED), 1.0 * (keys > BLOCK),
+        ]  # fmt: skip
+        return np.stack(np.broadcast_arrays(*parts), axis=-1).reshape(-1, len(parts))
 
 
 def cache_elements(shapes: Shapes) -> Array:
     """Elements of keys and values that a call reads."""
-    keys = window_keys(
-        shapes["kv_len"], column(shapes, "window"), column(shapes, "q_len", 1.0)
-    )
+    keys = window_keys(shapes["kv_len"], column(shapes, "window"), column(shapes, "q_len", 1.0))
     elements: Array = 2 * shapes["batch"] * shapes["kv_heads"] * shapes["head_dim"] * keys
     return elements
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.kernels.forms.base import Chip, Shapes, Values
 from perfmodel.operators.quantity import Array
 
+Flags = NDArray[np.bool_]
 Kernel = Literal["any", "fa2", "fa3", "trtllm", "flashinfer"]
 """Rules of a kernel that are functions of the shape.
 

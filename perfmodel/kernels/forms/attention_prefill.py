@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.kernels.forms.attention_parts import (
+    Flags,
     Kernel,
     MemoryTerm,
     column,
@@ -68,7 +69,7 @@ class Tiles:
     """Keys that a tile walks, on average, padding included."""
     longest: Array
     """Keys that the last tile walks."""
-    cut: Array
+    cut: Flags
     """Whether a window cuts."""
 
 
@@ -184,4 +185,4 @@ class AttentionPrefill:
             1.0 * tiles.cut, 1.0 * (group == 1), 1.0 * (q_len == 1),
             1.0 * (width == 192), 1.0 * (width > 256),
         ]  # fmt: skip
-        return np.stack(np.broadcast_arrays(*parts), axis=1)
+        return np.stack(np.broadcast_arrays(*parts), axis=-1).reshape(-1, len(parts))

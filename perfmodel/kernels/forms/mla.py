@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.kernels.forms.attention_parts import column, norm_sum, waves
+from perfmodel.kernels.forms.attention_parts import Flags, column, norm_sum, waves
 from perfmodel.kernels.forms.base import Chip, Parameter, Shapes, Values
 from perfmodel.operators.masks import causal_pairs
 from perfmodel.operators.quantity import Array
@@ -126,7 +126,7 @@ class MlaDecode:
             np.log(batch), np.log(keys), np.log(rows), np.maximum(fill, 0.0),
             np.maximum(work, -2.0), np.maximum(read, -2.0),
         ]  # fmt: skip
-        return np.stack(np.broadcast_arrays(*parts), axis=1)
+        return np.stack(np.broadcast_arrays(*parts), axis=-1).reshape(-1, len(parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +157,8 @@ class MlaPrefill:
         pairs = causal_pairs(shapes["q_len"], column(shapes, "prefix_len"))
         return np.asarray(shapes["batch"] * pairs)
 
-    def _absorbed(self, shapes: Shapes) -> Array:
-        absorbed: Array = shapes["q_len"] <= max(self.absorbed_until, 1)
+    def _absorbed(self, shapes: Shapes) -> Flags:
+        absorbed: Flags = shapes["q_len"] <= max(self.absorbed_until, 1)
         return absorbed
 
     def seconds(self, chip: Chip, values: Values, shapes: Shapes) -> Array:
@@ -191,7 +191,7 @@ class MlaPrefill:
             np.log(batch), np.log(q_len), np.log(pairs / (batch * q_len * q_len)), np.log(heads),
             np.maximum(work, -2.0), np.maximum(fill, 0.0), 1.0 * self._absorbed(shapes),
         ]  # fmt: skip
-        return np.stack(np.broadcast_arrays(*parts), axis=1)
+        return np.stack(np.broadcast_arrays(*parts), axis=-1).reshape(-1, len(parts))
 
 
 def _floored(device: Array, values: Values, hosted: bool) -> Array:
