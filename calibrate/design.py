@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.cluster.vq import kmeans2
 from scipy.spatial import cKDTree
 from scipy.stats import qmc
 
 from perfmodel.operators.quantity import Array
 
+Indices = NDArray[np.intp]
 
-def choose(features: Array, count: int, *, seed: int = 0) -> NDArray[np.intp]:
+
+def choose(features: Array, count: int, *, seed: int = 0) -> Indices:
     """Indices (≤ count) of rows of ``features`` (n, d) that fill their box evenly.
 
     A Latin hypercube over the range of each feature; each target takes the nearest row that
@@ -27,9 +32,29 @@ def choose(features: Array, count: int, *, seed: int = 0) -> NDArray[np.intp]:
     free = np.ones(len(x), dtype=bool)
     near = min(64, len(x))
     for target in targets:
-        candidates = np.atleast_1d(tree.query(target, k=near)[1])
+        candidates = np.asarray(tree.query(target, k=near)[1])
         open_ones = [int(i) for i in candidates if free[i]]
         pick = open_ones[0] if open_ones else int(np.flatnonzero(free)[0])
         free[pick] = False
         taken.append(pick)
     return np.sort(np.asarray(taken))
+
+
+def represent(features: Array, count: int, *, seed: int = 0) -> Indices:
+    """Indices (≤ count) of rows of ``features`` (n, d) that stand for the mix of all rows.
+
+    The rows nearest to the centres of ``count`` clusters: dense regions get more of them than
+    `choose` gives, rare ones are still seen. The same rows come out for the same seed.
+    """
+    x = np.atleast_2d(features)
+    if len(x) <= count:
+        return np.arange(len(x))
+    spread = x.std(axis=0)
+    unit = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    start = unit[np.random.default_rng(seed).choice(len(x), count, replace=False)]
+    with warnings.catch_warnings():
+        # A centre may lose all of its rows; it then stays where it was, and may share its row.
+        warnings.simplefilter("ignore", UserWarning)
+        centres, _ = kmeans2(unit, start, iter=8, minit="matrix", missing="warn")
+    nearest = cKDTree(unit).query(centres)[1]
+    return np.unique(np.asarray(nearest, dtype=np.intp))

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
-from perfmodel.kernels.residual import Residual, matern
+from perfmodel.kernels.residual import Residual, distances, matern
 from perfmodel.operators.quantity import Array
 
 CLIP = 0.7
@@ -63,12 +63,15 @@ class _Evidence:
         return float(loss + 0.5 * (off**2).sum()), slope + off / self.sigma
 
     def _length_slopes(self, theta: Array, pull: Array) -> Array:
-        """Derivatives by log lengths: dk/dlog l = 5/3 (1 + a) exp(-a) (Δ/l)², a = √5 distance."""
+        """Derivatives by log lengths: dk/dlog l = 5/3 (1 + a) exp(-a) (Δ/l)², a = √5 distance.
+
+        The sum over pairs of c·(xᵢ − xⱼ)² is 2·Σ cᵢ xᵢ² − 2·xᵀc x: no (n, n, d) array is held.
+        """
         scaled = self.x / np.exp(theta[:-2])
-        square = (scaled[:, None, :] - scaled[None, :, :]) ** 2
-        a = np.sqrt(5 * square.sum(axis=2))
+        a = distances(scaled, scaled)
         common = pull * np.exp(2 * theta[-2]) * (5 / 3) * (1 + a) * np.exp(-a)
-        slopes: Array = np.einsum("ij,ijd->d", common, square)
+        alone = (scaled**2 * common.sum(axis=1)[:, None]).sum(axis=0)
+        slopes: Array = 2 * (alone - (scaled * (common @ scaled)).sum(axis=0))
         return slopes
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from perfmodel.operators.quantity import Quantity, clip, is_array, minimum
 
 
-def causal_pairs(new: Quantity, cached: Quantity, window: int | None = None) -> Quantity:
+def causal_pairs(new: Quantity, cached: Quantity, window: Quantity | None = None) -> Quantity:
     """Pairs of ``new`` queries after ``cached`` tokens; each sees itself and what came before.
 
     Without a window: new·cached + new·(new + 1)/2. With one, query i (1-based) sees
