@@ -40,9 +40,12 @@ class Load:
     """Row tiles over the active experts, for each of `TILE_ROWS`."""
 
 
-def load(tokens: Array, topk: Array, experts: Array, ranks: Array, routing: Array) -> Load:
+def load(
+    tokens: Array, topk: Array, experts: Array, ranks: Array, routing: Array, *, older: bool = False
+) -> Load:
     """Load of the heaviest of ``ranks`` for each shape; arguments broadcast.
 
+    ``older`` says how a power law's rounded counts are made to add up: see `_to_first`.
     ``experts`` counts all ranks' experts, ``tokens`` those that are routed among them.
     """
     columns = np.broadcast_arrays(*map(np.asarray, (tokens, topk, experts, ranks, routing)))
@@ -52,7 +55,7 @@ def load(tokens: Array, topk: Array, experts: Array, ranks: Array, routing: Arra
     for key in np.unique(settings, axis=0) if len(settings) else ():
         here = (np.stack([k, e, n, law], axis=1) == key).all(axis=1)
         top, total, parts, alpha = int(key[0]), int(key[1]), int(key[2]), float(key[3])
-        out[:, here] = _interpolate(t[here], _table(top, total, parts, alpha))
+        out[:, here] = _interpolate(t[here], _table(top, total, parts, alpha, older))
     shape = columns[0].shape
     return Load(
         rows=out[0].reshape(shape),
@@ -61,7 +64,7 @@ def load(tokens: Array, topk: Array, experts: Array, ranks: Array, routing: Arra
     )
 
 
-def with_load(shapes: Shapes) -> Shapes:
+def with_load(shapes: Shapes, *, older: bool = False) -> Shapes:
     """``shapes`` with rows, active and tiles_* added, unless they are already there."""
     if "rows" in shapes:
         return shapes
@@ -71,6 +74,7 @@ def with_load(shapes: Shapes) -> Shapes:
         shapes["experts"],
         shapes["moe_ep"],
         shapes.get("routing", np.asarray(EVEN)),
+        older=older,
     )
     tiles = {f"tiles_{bm}": c for bm, c in zip(TILE_ROWS, found.tiles, strict=True)}
     return {**shapes, "rows": found.rows, "active": found.active, **tiles}
@@ -107,40 +111,79 @@ def _interpolate(t: Array, table: Array) -> Array:
 
 
 @cache
-def _table(topk: int, experts: int, ranks: int, alpha: float) -> Array:
+def _table(topk: int, experts: int, ranks: int, alpha: float, older: bool) -> Array:
     """(2 + tiles, grid) logs of the heaviest rank's load, over the grid of token counts."""
     grid = np.round(2.0 ** (np.arange(OCTAVES * STEPS_PER_OCTAVE + 1) / STEPS_PER_OCTAVE))
-    columns = [_heaviest(_counts(t, topk, experts, alpha), ranks) for t in grid]
+    adjust = _to_first if older else _to_least
+    columns = []
+    for tokens in grid:
+        exact = _shares(tokens, topk, experts, alpha).reshape(DRAWS, ranks, -1) * tokens * topk
+        counts = adjust(np.minimum(np.round(exact), tokens), tokens * topk)
+        columns.append(_heaviest(np.minimum(counts, tokens)))
     return np.log(np.maximum.accumulate(np.stack(columns, axis=1), axis=1))
 
 
 @cache
-def _uniforms(experts: int) -> Array:
-    return np.random.default_rng(experts).random((DRAWS, experts))
-
-
-@cache
-def _counts(tokens: float, topk: int, experts: int, alpha: float) -> Array:
-    """(draws, experts) whole tokens per expert; each draw adds up to tokens·topk or just below."""
-    pairs = tokens * topk
-    low, high = (1.0, max(0.8 * tokens, 1.0 + 1e-9)) if pairs > experts else (0.01, 2.0)
-    u = _uniforms(experts)
+def _shares(tokens: float, topk: int, experts: int, alpha: float) -> Array:
+    """(draws, experts) share of all pairs that each expert gets, before rounding."""
+    few = tokens * topk <= experts
+    low, high = (0.01, 2.0) if few else (1.0, max(0.8 * tokens, 1.0 + 1e-9))
+    u = np.random.default_rng(experts).random((DRAWS, experts))
     if abs(alpha - 1) < 1e-6:
         weights = low * (high / low) ** u
     else:
         b = 1 - alpha
         weights = ((high**b - low**b) * u + low**b) ** (1 / b)
-    exact = weights / weights.sum(axis=1, keepdims=True) * pairs
-    counts = np.round(exact)
-    missing = pairs - counts.sum(axis=1, keepdims=True)
-    rank = np.argsort(np.argsort(-exact, axis=1), axis=1)
-    counts += np.where(rank < missing, 1.0, 0.0) + np.where(rank == 0, np.minimum(missing, 0), 0)
-    return np.clip(counts, 0.0, tokens)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def _heaviest(counts: Array, ranks: int) -> Array:
+def _to_least(counts: Array, pairs: float) -> Array:
+    """Whole counts (draws, ranks, local) that add up to ``pairs``.
+
+    What is missing goes to the ranks in turn, to the least loaded expert of each; what is too
+    much is taken from the most loaded.
+    """
+    ranks = counts.shape[1]
+    missing = pairs - counts.sum(axis=(1, 2))
+    each = np.abs(missing)[:, None] // ranks + (np.arange(ranks) < np.abs(missing)[:, None] % ranks)
+    add = np.where(missing[:, None] > 0, each, 0.0)
+    remove = np.where(missing[:, None] < 0, each, 0.0)
+    return np.maximum(-_fill(-_fill(counts, add), remove), 0.0)
+
+
+def _to_first(counts: Array, pairs: float) -> Array:
+    """The same by an older rule: what is missing goes to the experts in order of their load.
+
+    Equal loads, most of them zero for few tokens, count in order of their index, so that the
+    first rank gets them all.
+    """
+    flat = counts.reshape(len(counts), -1)
+    missing = (pairs - flat.sum(axis=1))[:, None]
+    rank = np.argsort(np.argsort(-flat, axis=1, kind="stable"), axis=1, kind="stable")
+    whole, rest = np.divmod(np.maximum(missing, 0.0), flat.shape[1])
+    flat = flat + whole + (rank < rest)
+    taken = -_fill(-flat[:, None, :], np.maximum(-missing, 0.0))
+    return np.maximum(taken, 0.0).reshape(counts.shape)
+
+
+def _fill(counts: Array, amount: Array) -> Array:
+    """Raise the lowest of ``counts`` (…, local) one by one until ``amount`` (…) is used up."""
+    low = counts.min(axis=-1)
+    high = low + amount + 1
+    for _ in range(40):  # the highest whole level that the amount reaches
+        level = np.floor((low + high) / 2)
+        used = np.maximum(level[..., None] - counts, 0.0).sum(axis=-1)
+        low, high = np.where(used <= amount, level, low), np.where(used <= amount, high, level)
+        if (high - low <= 1).all():
+            break
+    filled = np.maximum(counts, low[..., None])
+    rest = amount - (filled - counts).sum(axis=-1)
+    rank = np.argsort(np.argsort(filled, axis=-1, kind="stable"), axis=-1, kind="stable")
+    return np.asarray(filled + (rank < rest[..., None]))
+
+
+def _heaviest(groups: Array) -> Array:
     """Mean over draws of rows, active experts and tiles of the rank with the most rows."""
-    groups = counts.reshape(len(counts), max(ranks, 1), -1)
     pick = groups[np.arange(len(groups)), groups.sum(axis=2).argmax(axis=1)]
     parts = [pick.sum(axis=1), (pick > 0).sum(axis=1)]
     parts += [np.ceil(pick / bm).sum(axis=1) for bm in TILE_ROWS]

@@ -1,0 +1,139 @@
+"""From measured rows to a calibrated set: parameters, learned correction, intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibrate.design import choose
+from calibrate.fit import Fitted, fit_form
+from calibrate.residual import fit_residual
+from calibrate.score import Score, score
+from perfmodel.kernels.forms.base import Chip, Form, Shapes
+from perfmodel.kernels.residual import Residual
+from perfmodel.operators.quantity import Array
+
+COVERAGE = 0.90
+FEW = 30
+"""Rows below which a regime takes its interval from all rows, and a set has no correction."""
+WIDEN = 0.25
+"""Growth of the interval's log half-width for each factor of e that a feature lies outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A 90 % interval around a prediction, as offsets of its logarithm."""
+
+    low: float
+    """Below zero: the interval begins at prediction · exp(low)."""
+    high: float
+    rows: int
+    """How many residuals it rests on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CalibratedSet:
+    """What a calibration of one family on one chip holds."""
+
+    form: Form
+    chip: Chip
+    fitted: Fitted
+    residual: Residual | None
+    intervals: Mapping[str, Interval]
+    """By regime."""
+    low: Array
+    """Least of each feature among the rows used: the box inside which the fit was checked."""
+    high: Array
+    used: Array
+    """Indices of the rows used, into the arrays given."""
+
+    def predict(self, shapes: Shapes, form: Form | None = None) -> tuple[Array, Array, Array]:
+        """Seconds with the low and high end of the interval, each (n,).
+
+        ``form`` evaluates another variant with the same parameters, such as cold operands.
+        """
+        form = form or self.form
+        seconds = np.atleast_1d(form.seconds(self.chip, self.fitted.values, shapes)).ravel()
+        features = form.features(self.chip, shapes)
+        if self.residual is not None:
+            seconds = seconds * np.exp(self.residual.correction(features))
+        low, high = self._offsets(form, shapes, features)
+        return seconds, seconds * np.exp(low), seconds * np.exp(high)
+
+    def _offsets(self, form: Form, shapes: Shapes, features: Array) -> tuple[Array, Array]:
+        ends = [self.intervals[name] for name in form.regimes]
+        regime = np.atleast_1d(form.regime(shapes)).ravel().astype(int)
+        low = np.asarray([end.low for end in ends])[regime]
+        high = np.asarray([end.high for end in ends])[regime]
+        extra = WIDEN * outside(features, self.low, self.high)
+        return low - extra, high + extra
+
+
+def calibrate_set(
+    form: Form,
+    chip: Chip,
+    shapes: Shapes,
+    measured_s: Array,
+    count: int = 300,
+    seed: int = 0,
+) -> CalibratedSet:
+    """Fit ``form`` on at most ``count`` of the rows (n,), chosen to fill the features' range."""
+    every = form.features(chip, shapes)
+    used = choose(every, count, seed=seed)
+    rows = {name: np.asarray(size, dtype=np.float64)[used] for name, size in shapes.items()}
+    features = every[used]
+    fitted = fit_form(form, chip, rows, np.asarray(measured_s)[used], seed=seed)
+    residual, left = None, fitted.log_residuals
+    if len(used) >= FEW:
+        learned = fit_residual(features, fitted.log_residuals)
+        residual, left = learned.residual, learned.left_out
+    return CalibratedSet(
+        form=form,
+        chip=chip,
+        fitted=fitted,
+        residual=residual,
+        intervals=intervals(left, form.regime(rows), form.regimes),
+        low=features.min(axis=0),
+        high=features.max(axis=0),
+        used=used,
+    )
+
+
+def intervals(left_out: Array, regime: Array, names: tuple[str, ...]) -> dict[str, Interval]:
+    """Interval of each regime from log residuals (n,) of rows that were predicted unseen."""
+    out = {}
+    for number, name in enumerate(names):
+        mine = left_out[regime == number]
+        rows = mine if len(mine) >= FEW else left_out
+        tail = (1 - COVERAGE) / 2 * len(rows) / (len(rows) + 1)
+        low, high = np.quantile(rows, [tail, 1 - tail])
+        out[name] = Interval(min(float(low), 0.0), max(float(high), 0.0), len(rows))
+    return out
+
+
+def outside(features: Array, low: Array, high: Array) -> Array:
+    """How far rows (n, d) lie outside the box, as the sum over features; 0 within."""
+    beyond: Array = np.maximum(low - features, 0.0) + np.maximum(features - high, 0.0)
+    return beyond.sum(axis=1)
+
+
+def held_out(
+    fit: CalibratedSet, shapes: Shapes, measured_s: Array, rows: Array | None = None
+) -> dict[str, Score]:
+    """Scores on the rows that weren't used: all, each regime, and those above 10 µs."""
+    measured = np.asarray(measured_s, dtype=np.float64)
+    unseen = np.ones(len(measured), dtype=bool)
+    unseen[fit.used] = False
+    index = np.flatnonzero(unseen) if rows is None else np.asarray(rows)[unseen[rows]]
+    part = {name: np.asarray(size, dtype=np.float64)[index] for name, size in shapes.items()}
+    predicted, low, high = fit.predict(part)
+    regime = fit.form.regime(part)
+    masks = {"all": np.ones(len(index), dtype=bool)}
+    masks |= {name: regime == number for number, name in enumerate(fit.form.regimes)}
+    masks["over 10 us"] = measured[index] > 10e-6
+    return {
+        name: score(predicted[mask], measured[index][mask], low[mask], high[mask])
+        for name, mask in masks.items()
+    }
