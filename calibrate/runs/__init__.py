@@ -1,0 +1,1 @@
+"""One module per family: what a case computes and moves, and how to run it."""
