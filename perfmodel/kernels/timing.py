@@ -9,15 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from perfmodel.errors import InputError
 from perfmodel.kernels.calibration import Calibration
-from perfmodel.operators.quantity import Quantity, maximum, where
-from perfmodel.operators.record import Collective, Operator
+from perfmodel.kernels.calibration_file import LoadedSet
+from perfmodel.kernels.choice import TRANSFER_WIDENS, Choice
+from perfmodel.kernels.forms.base import Chip
+from perfmodel.kernels.requests import Request, request_of, variant
+from perfmodel.operators.quantity import Quantity, as_quantity, maximum, where
+from perfmodel.operators.record import Collective, Elementwise, Operator
 from perfmodel.specs.hardware import Hardware
 from perfmodel.units import MICROSECOND
 
 NODE_GPUS = 8
 """GPUs of one server, which reach each other over PCIe where no faster link joins them."""
+
+LATENCY_BOUND = 3.0
+"""A measured kernel that takes longer than so many roofs is limited by neither arithmetic nor
+memory, but by its start and its latencies: it counts as launch-bound."""
 
 Bound = Literal["compute", "memory", "network", "launch"]
 
@@ -36,7 +46,7 @@ class KernelTime:
     compute_s: Quantity
     memory_s: Quantity
     network_s: Quantity
-    launch_s: float
+    launch_s: Quantity
     roof_s: Quantity
     """The same work at the datasheet's peaks: no device does it faster."""
     source: str
@@ -50,6 +60,8 @@ class DeviceModel:
     hardware: Hardware
     calibration: Calibration | None
     execution: Literal["graph", "eager"] = "graph"
+    choice: Choice | None = None
+    """Calibrated sets that price the families they cover; the shares price the rest."""
 
     def peak(self, arithmetic: str) -> float:
         """Dense peak in FLOP/s of a multiply-add that the device has.
@@ -72,6 +84,9 @@ class DeviceModel:
 
     def time(self, operator: Operator) -> KernelTime:
         """Seconds of one execution of ``operator``; arrays broadcast."""
+        measured = self._calibrated(operator)
+        if measured is not None:
+            return measured
         if isinstance(operator, Collective):
             return self._exchange(operator)
         compute = operator.flops / self.peak(operator.arithmetic)
@@ -86,6 +101,88 @@ class DeviceModel:
             maximum(compute, memory),
             share.spread,
         )
+
+    def chip(self, arithmetic: str, link: float = 0.0) -> Chip:
+        """The device's constants for forms that compute in ``arithmetic``."""
+        h = self.hardware
+        return Chip(
+            peak=self.peak(arithmetic),
+            bandwidth=h.memory_bandwidth,
+            sm_count=h.sm_count or 1,
+            clock_hz=h.clock_hz or 1e9,
+            l2_bytes=h.l2_bytes or 1.0,
+            link=link,
+        )
+
+    def _calibrated(self, operator: Operator) -> KernelTime | None:
+        """The time by a calibrated set, or None where none covers the operator."""
+        if self.choice is None or self.calibration is None:
+            return None
+        sets = self.choice.calibrated.sets
+        if isinstance(operator, Elementwise) and operator.part_of == "experts":
+            covered = any(name.startswith("experts.") for name in sets)
+            return self._inside_another() if covered else None
+        request = request_of(operator)
+        if request is None or request.set_name not in sets:
+            return None
+        link = 0.0
+        if isinstance(operator, Collective):
+            link, inside = self.wire_rate(operator.span)
+            if not inside or operator.ranks < 2:
+                return None
+        found = sets[request.set_name]
+        if self.hardware.peak(found.arithmetic) is None:
+            return None
+        return self._predict(operator, request, found, link)
+
+    def _predict(
+        self, operator: Operator, request: Request, found: LoadedSet, link: float
+    ) -> KernelTime:
+        names, sizes = list(request.shapes), list(request.shapes.values())
+        arrays = np.broadcast_arrays(*(np.asarray(size, dtype=np.float64) for size in sizes))
+        shape = arrays[0].shape
+        flat = {name: array.ravel() for name, array in zip(names, arrays, strict=True)}
+        ends = found.kernels.predict(
+            self.chip(found.arithmetic, link),
+            flat,
+            variant(found.kernels.form, request.changes),
+            corrected=request.corrected,
+        )
+        time, low, high = (as_quantity(request.share * end.reshape(shape)) for end in ends)
+        assert self.choice is not None  # noqa: S101  (the caller looked)
+        if self.choice.origin == "transferred" or not request.corrected:
+            low = time * (low / time) ** TRANSFER_WIDENS
+            high = time * (high / time) ** TRANSFER_WIDENS
+        return self._measured_time(operator, time, low, high, link)
+
+    def _measured_time(
+        self, operator: Operator, time: Quantity, low: Quantity, high: Quantity, link: float
+    ) -> KernelTime:
+        """A set's prediction with the roof beside it; an eager launch comes on top."""
+        assert self.choice is not None  # noqa: S101
+        extra = self.launch_s if self.execution == "eager" else 0.0
+        compute: Quantity = 0.0
+        if not isinstance(operator, Collective):
+            compute = operator.flops / self.peak(operator.arithmetic)
+        memory = operator.bytes / self.hardware.memory_bandwidth
+        network = operator.wire_bytes / link if link else 0.0
+        roof = maximum(maximum(compute, memory), network)
+        time = maximum(time, roof) + extra
+        return KernelTime(
+            time_s=time,
+            low_s=maximum(low + extra, roof),
+            high_s=maximum(high + extra, time),
+            compute_s=compute,
+            memory_s=memory,
+            network_s=network,
+            launch_s=where(np.asarray(time) > LATENCY_BOUND * roof, time, 0.0),
+            roof_s=roof,
+            source=self.choice.origin,
+        )
+
+    def _inside_another(self) -> KernelTime:
+        """An operator that a measured kernel does in the same pass."""
+        return KernelTime(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "in experts")
 
     def wire_rate(self, span: int) -> tuple[float, bool]:
         """Bytes/s per direction between ``span`` neighbouring GPUs; whether one node holds them.

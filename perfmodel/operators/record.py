@@ -111,6 +111,8 @@ class Attention(Operator):
     """Distinct keys per sequence that the queries read together."""
     pairs: Quantity
     """(query, key) pairs per sequence that the mask keeps."""
+    context: Quantity
+    """Tokens of a sequence, cached and new, whatever the mask keeps of them."""
     heads: int
     kv_heads: int
     qk_dim: int

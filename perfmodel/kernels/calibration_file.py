@@ -1,0 +1,224 @@
+"""The calibration of one device and stack as a YAML file: sets with parameters, errors, provenance.
+
+`calibrate fit` alone writes such files; nothing in them is typed by hand.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import yaml
+from pydantic import Field
+
+from perfmodel.errors import InputError
+from perfmodel.kernels.forms.attention_decode import AttentionDecode
+from perfmodel.kernels.forms.attention_prefill import AttentionPrefill
+from perfmodel.kernels.forms.base import Form
+from perfmodel.kernels.forms.collective import CollectiveForm
+from perfmodel.kernels.forms.experts import Experts
+from perfmodel.kernels.forms.gemm import GemmForm
+from perfmodel.kernels.forms.mla import MlaDecode, MlaPrefill
+from perfmodel.kernels.kernel_set import Interval, KernelSet
+from perfmodel.kernels.residual import Residual
+from perfmodel.operators.quantity import Array
+from perfmodel.specs.base import Spec
+
+FORMS: dict[str, type[Any]] = {
+    "gemm-tiles": GemmForm,
+    "attention-decode": AttentionDecode,
+    "attention-prefill": AttentionPrefill,
+    "mla-decode": MlaDecode,
+    "mla-prefill": MlaPrefill,
+    "experts-tiles": Experts,
+    "collective": CollectiveForm,
+}
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class FittedValue(Spec):
+    """A fitted parameter, with the standard error of its logarithm."""
+
+    value: Positive
+    relative_error: Annotated[float, Field(ge=0)]
+    unit: str
+
+
+class IntervalRecord(Spec):
+    """A 90 % interval as log offsets."""
+
+    low: Annotated[float, Field(le=0)]
+    high: Annotated[float, Field(ge=0)]
+    rows: int
+
+
+class ErrorRecord(Spec):
+    """Errors on rows that the fit didn't see, in per cent of the measured time."""
+
+    rows: int
+    median: float
+    mean: float
+    p90: float
+    bias: float
+    coverage: float
+
+
+class ResidualRecord(Spec):
+    """The learned correction: support points and weights as little-endian float32 in base64."""
+
+    variance: Positive
+    lengths: tuple[float, ...] = Field(strict=False)
+    rows: int
+    points: str
+    weights: str
+
+
+class SetRecord(Spec):
+    """One calibrated set."""
+
+    form: str
+    facts: dict[str, Any]
+    """What the form is told beside its parameters: element widths, the library's rules."""
+    arithmetic: str
+    """The multiply-add whose peak the parameters are shares of."""
+    kernels: str
+    """What the measured rows call the kernels."""
+    rows: int
+    """Rows that the fit used."""
+    parameters: dict[str, FittedValue]
+    at_bound: tuple[str, ...] = Field(strict=False)
+    intervals: dict[str, IntervalRecord]
+    box_low: tuple[float, ...] = Field(strict=False)
+    box_high: tuple[float, ...] = Field(strict=False)
+    errors: dict[str, ErrorRecord]
+    residual: ResidualRecord | None = None
+
+
+class CalibrationFile(Spec):
+    """All sets of one device and stack."""
+
+    schema_version: Literal[1] = Field(alias="schema")
+    hardware: str
+    stack: str
+    release: str
+    origin: Literal["fitted"]
+    date: str
+    source: str
+    sets: dict[str, SetRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSet:
+    """A set ready to predict, with the arithmetic that its chip's peak belongs to."""
+
+    kernels: KernelSet
+    arithmetic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """A calibration ready to predict."""
+
+    hardware: str
+    stack: str
+    release: str
+    sets: Mapping[str, LoadedSet]
+
+
+def encode(values: Array) -> str:
+    """Float32 values as text."""
+    return base64.b64encode(np.asarray(values, dtype="<f4").tobytes()).decode("ascii")
+
+
+def decode(text: str, shape: tuple[int, ...]) -> Array:
+    """The values behind `encode`, as float64 of ``shape``.
+
+    Raises:
+        ValueError: not base64, or another number of values.
+    """
+    raw = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4")
+    return raw.astype(np.float64).reshape(shape)
+
+
+def form_facts(form: Form) -> dict[str, Any]:
+    """The facts of a form that aren't defaults of its record."""
+    named = [f.name for f in fields(form) if f.name != "name"]  # type: ignore[arg-type]
+    return {name: getattr(form, name) for name in named}
+
+
+def build_form(record: SetRecord, where: str) -> Form:
+    """The form that a record names, with its facts.
+
+    Raises:
+        InputError: a form or fact that this version doesn't know.
+    """
+    if record.form not in FORMS:
+        known = ", ".join(FORMS)
+        raise InputError(f"{where}: form: unknown form {record.form!r}; known: {known}")
+    try:
+        made: Form = FORMS[record.form](**record.facts)
+    except TypeError as error:
+        raise InputError(f"{where}: facts: {error}") from None
+    missing = {p.name for p in made.parameters} ^ record.parameters.keys()
+    if missing:
+        raise InputError(f"{where}: parameters: {', '.join(sorted(missing))} missing or unknown")
+    return made
+
+
+def load_set(record: SetRecord, where: str) -> LoadedSet:
+    """A set ready to predict.
+
+    Raises:
+        InputError: naming ``where`` and the field.
+    """
+    form = build_form(record, where)
+    residual = None
+    if record.residual is not None:
+        r = record.residual
+        try:
+            points = decode(r.points, (r.rows, len(r.lengths)))
+            weights = decode(r.weights, (r.rows,))
+        except ValueError as error:
+            raise InputError(f"{where}: residual: {error}") from None
+        residual = Residual(points, weights, np.asarray(r.lengths), r.variance)
+    kernels = KernelSet(
+        form=form,
+        values={name: p.value for name, p in record.parameters.items()},
+        residual=residual,
+        intervals={n: Interval(i.low, i.high, i.rows) for n, i in record.intervals.items()},
+        box_low=np.asarray(record.box_low),
+        box_high=np.asarray(record.box_high),
+    )
+    return LoadedSet(kernels, record.arithmetic)
+
+
+def read_calibration(path: Path) -> CalibrationFile:
+    """Read and validate a calibration file.
+
+    Raises:
+        InputError: naming the file and the wrong field.
+    """
+    # Written by a program and as large as a hundred profiles: libyaml's parser where there is one.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: can't be read: {' '.join(str(error).split())[:200]}") from None
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: a calibration file is a mapping")
+    return CalibrationFile.parse(data, str(path))
+
+
+def load_calibrated(path: Path) -> Calibrated:
+    """A calibration ready to predict.
+
+    Raises:
+        InputError: naming the file and the wrong field.
+    """
+    file = read_calibration(path)
+    sets = {n: load_set(record, f"{path}: sets.{n}") for n, record in file.sets.items()}
+    return Calibrated(file.hardware, file.stack, file.release, sets)

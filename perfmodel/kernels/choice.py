@@ -1,0 +1,90 @@
+"""Which calibration prices a device: its own, a relative's, or the generic one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from perfmodel.errors import UnknownNameError
+from perfmodel.kernels.calibration_file import Calibrated, load_calibrated
+from perfmodel.specs.hardware import Hardware, hardware_dir, load_hardware
+
+Origin = Literal["fitted", "transferred"]
+TRANSFER_WIDENS = 1.5
+"""Factor on an interval's log width when another device's parameters are used: assumed, after
+H100 → H200, where a transferred fit is about as good as the device's own, and B200's relatives,
+which nobody measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A calibration, and how it comes to price this device."""
+
+    calibrated: Calibrated
+    origin: Origin
+
+    @property
+    def label(self) -> str:
+        """What an output says of it."""
+        c = self.calibrated
+        what = f"{c.stack} {c.release}"
+        if self.origin == "fitted":
+            return f"fitted ({what})"
+        return f"transferred from {c.hardware} ({what})"
+
+
+def _folder() -> Path:
+    return Path(str(hardware_dir())) / "calibrations"
+
+
+@lru_cache(maxsize=1)
+def available() -> dict[str, dict[str, Path]]:
+    """Calibration files by hardware and stack."""
+    found: dict[str, dict[str, Path]] = {}
+    for path in sorted(_folder().glob("*.*.yaml")):
+        hardware, stack = path.name.removesuffix(".yaml").rsplit(".", 1)
+        found.setdefault(hardware, {})[stack] = path
+    return found
+
+
+def _relative(hardware: Hardware, stack: str | None) -> str | None:
+    """The calibrated device of the same generation whose memory is the nearest in speed."""
+    near: list[tuple[float, str]] = []
+    for name, stacks in available().items():
+        if name == hardware.name or (stack is not None and stack not in stacks):
+            continue
+        other = load_hardware(name)
+        same = hardware.compute_capability is not None
+        if same and other.compute_capability == hardware.compute_capability:
+            ratio = other.memory_bandwidth / hardware.memory_bandwidth
+            near.append((max(ratio, 1 / ratio), name))
+    return min(near)[1] if near else None
+
+
+@lru_cache(maxsize=8)
+def _load(path: Path) -> Calibrated:
+    return load_calibrated(path)
+
+
+def choose_calibration(hardware: Hardware, stack: str | None = None) -> Choice | None:
+    """The calibration for a device: of ``stack``, or the first that it has; None: the generic one.
+
+    Raises:
+        UnknownNameError: a stack that no device is calibrated for.
+    """
+    stacks = sorted({name for own in available().values() for name in own})
+    if stack is not None and stack not in stacks:
+        raise UnknownNameError(
+            f"--stack: no calibration for {stack!r:.40}; there are: {', '.join(stacks) or 'none'}"
+        )
+    own = available().get(hardware.name, {})
+    wanted = own.get(stack) if stack else next(iter(own.values()), None)
+    if wanted is not None:
+        return Choice(_load(wanted), "fitted")
+    relative = _relative(hardware, stack)
+    if relative is None:
+        return None
+    files = available()[relative]
+    return Choice(_load(files[stack] if stack else next(iter(files.values()))), "transferred")

@@ -1,0 +1,130 @@
+"""From an operator to the calibrated set that prices it, and the shapes it is asked for.
+
+Inside a model's step weights and keys come from device memory: forms are evaluated cold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from perfmodel.kernels.forms.base import Form
+from perfmodel.operators.quantity import Quantity, maximum
+from perfmodel.operators.record import Attention, Collective, Gemm, GroupedGemm, Operator
+from perfmodel.specs.formats import FORMATS
+
+WIDE = {"bf16", "fp16", "fp32"}
+COLLECTIVES = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "all_to_all": "alltoall",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to ask of which set."""
+
+    set_name: str
+    shapes: Mapping[str, Quantity]
+    share: float = 1.0
+    """The operator's part of what the set predicts."""
+    changes: Mapping[str, object] | None = None
+    """Facts of the form that differ from those it was fitted with."""
+    corrected: bool = True
+    """Whether the learned correction applies: it doesn't to formats it wasn't learned on."""
+
+
+def variant(form: Form, changes: Mapping[str, object] | None) -> Form:
+    """``form`` with other facts."""
+    return replace(form, **changes) if changes else form  # type: ignore[type-var]
+
+
+def _stored_bytes(name: str) -> float:
+    f = FORMATS[name]
+    per_block = f.scale_bits + f.zero_bits
+    return (f.bits + (per_block / (f.block * f.block_rows) if f.grouping == "block" else 0)) / 8
+
+
+def gemm_request(op: Gemm) -> Request:
+    """A batched product is one whose columns are cut into so many groups."""
+    shapes = {"m": maximum(op.m, 1), "n": op.n * op.batch, "k": op.k}
+    cold: dict[str, object] = {"warm": False}
+    if op.arithmetic in {"bf16", "fp16"}:
+        widened = op.weight_format not in WIDE
+        if widened:
+            cold["weight_bytes"] = _stored_bytes(op.weight_format)
+        return Request("gemm.bf16", shapes, changes=cold, corrected=not widened)
+    cold["quantises_input"] = False
+    return Request(f"gemm.{op.weight_format}", shapes, changes=cold)
+
+
+def attention_request(op: Attention) -> Request | None:
+    """Decode or prefill, MLA apart; None where no measured kernel resembles it."""
+    if not op.fused or op.value_dim == 0:
+        return None
+    wide = op.cache_format in WIDE
+    cache = "bf16" if wide else "fp8"
+    width = 2.0 if wide else _stored_bytes(op.cache_format)
+    shapes: dict[str, Quantity] = {"batch": op.sequences, "heads": op.heads, "kv_bytes": width}
+    if op.latent and op.kv_heads == 1:
+        shapes |= {"kv_len": maximum(op.keys, 1), "q_len": maximum(op.queries, 1)}
+        return Request(f"mla_decode.{cache}", shapes, changes={"hosted": False})
+    if op.latent:
+        new = maximum(op.queries, 1)
+        shapes |= {"q_len": new, "prefix_len": op.context - op.queries}
+        return Request("mla_prefill.bf16", shapes, changes={"hosted": False})
+    shapes |= {
+        "kv_heads": op.kv_heads,
+        "head_dim": (op.qk_dim + op.value_dim) / 2,
+        "window": op.window or 0,
+    }
+    corrected = op.cache_format in WIDE | {"fp8"}
+    if op.phase == "decode":
+        shapes |= {"kv_len": maximum(op.context, 1), "q_len": maximum(op.queries, 1)}
+        return Request(f"attention_decode.{cache}", shapes, 1.0, {"cold": True}, corrected)
+    shapes |= {"q_len": maximum(op.queries, 1), "prefix_len": op.context - op.queries}
+    return Request(f"attention_prefill.{cache}", shapes, 1.0, {"cold": True}, corrected)
+
+
+def experts_request(op: GroupedGemm) -> Request:
+    """A projection's part of the fused layer, by its share of the weights."""
+    layer = op.layer
+    wide = op.arithmetic in {"bf16", "fp16"} and op.weight_format in WIDE
+    names = {"mxfp4": "w4a16_mxfp4", "int4": "int4_wo"}
+    name = "bf16" if wide else names.get(op.weight_format, op.weight_format)
+    shapes: dict[str, Quantity] = {
+        "tokens": maximum(layer.tokens, 1),
+        "hidden": layer.hidden,
+        "inter": layer.width,
+        "topk": layer.top_k,
+        "experts": layer.experts,
+        "moe_tp": layer.tp,
+        "moe_ep": layer.ep,
+        "weight_bytes": _stored_bytes(op.weight_format),
+        "gated": float(layer.gated),
+    }
+    whole = layer.hidden * layer.width * (3 if layer.gated else 2) / layer.tp
+    return Request(f"experts.{name}", shapes, share=op.n * op.k / whole)
+
+
+def collective_request(op: Collective) -> Request | None:
+    """Exchanges that were measured; hand-overs between stages weren't."""
+    if op.kind not in COLLECTIVES:
+        return None
+    shapes: dict[str, Quantity] = {"message_bytes": maximum(op.message_bytes, 1), "num_gpus": op.ranks}
+    return Request(f"collective.{COLLECTIVES[op.kind]}", shapes)
+
+
+def request_of(op: Operator) -> Request | None:
+    """What to ask for ``op``; None where no family of measured kernels covers it."""
+    if isinstance(op, Gemm):
+        return gemm_request(op)
+    if isinstance(op, Attention):
+        return attention_request(op)
+    if isinstance(op, GroupedGemm):
+        return experts_request(op)
+    if isinstance(op, Collective):
+        return collective_request(op)
+    return None
