@@ -19,9 +19,7 @@ from tests.operators.support import model
 
 
 def plan(name: str, on: str, **deployment: Any) -> Plan:
-    return make_plan(
-        model(name), load_hardware(on), Workload(batch=64), Deployment(**deployment)
-    )
+    return make_plan(model(name), load_hardware(on), Workload(batch=64), Deployment(**deployment))
 
 
 @pytest.mark.parametrize(
