@@ -37,10 +37,10 @@ FAMILIES = [
 ]
 
 
-def parts(name: str, on: str = "h100-sxm", deployment: Any = None, **workload: Any) -> tuple:
+def parts(name: str, **workload: Any) -> tuple[Any, ...]:
     """What the functions of `steps` take."""
-    m, hardware, asked = model(name), load_hardware(on), Workload(**workload)
-    plan = make_plan(m, hardware, asked, deployment or Deployment())
+    m, hardware, asked = model(name), load_hardware("h100-sxm"), Workload(**workload)
+    plan = make_plan(m, hardware, asked, Deployment())
     return m, asked, plan, DeviceModel(hardware, load_calibration(), plan.deployment.execution)
 
 
@@ -284,7 +284,7 @@ def test_arrays_under_parallel_layouts_and_chunks(name, deployment):
     st.lists(st.integers(1, 90), min_size=1, max_size=3),
 )
 def test_any_one_axis(name, axis, numbers):
-    axes = {"batch": 3, "prompt": 100, "output": 5, "cached_prefix": 0}
+    axes: dict[str, Any] = {"batch": 3, "prompt": 100, "output": 5, "cached_prefix": 0}
     if axis == "cached_prefix":  # no axis of tpot_s: the steps behind it are the same
         axes["batch"] = np.full(len(numbers), 3)
     axes[axis] = np.array(numbers)
