@@ -296,6 +296,10 @@ def test_time_per_token_has_the_workloads_shape(name):
     """Where the steps depend on neither prompt nor batch too."""
     workload = Workload(batch=np.array([[1], [2]]), prompt=np.array([5, 6, 7]), output=1)
     assert np.shape(estimate(name, "h100-sxm", workload).tpot_s) == (2, 3)
+    ones = estimate(name, "h100-sxm", Workload(output=np.array([1, 1])))
+    for quantity in ("tpot_s", "total_s", "output_tokens_per_s"):
+        assert np.shape(getattr(ones, quantity)) == (2,)
+        assert [np.shape(end) for end in ones.interval(quantity)] == [(2,), (2,)]
     prompts = Workload(prompt=np.array([5, 6, 7]), output=4)
     assert np.shape(estimate(name, "h100-sxm", prompts).tpot_s) == (3,)
 
