@@ -38,7 +38,7 @@ def _phase_column(phase: Phase) -> list[str]:
     total = phase.cost.total
     return [
         seconds(total.time_s),
-        f"{si(float(phase.tokens_per_s), 'token/s')}",
+        f"{digits(float(phase.tokens_per_s))} tokens/s",
         si(float(total.flops), "FLOP"),
         si(float(total.bytes), "B"),
         f"{digits(float(total.arithmetic_intensity))} FLOP/B",
@@ -161,26 +161,35 @@ def _size(size: Any) -> str:
     return f"{value:.0f}" if value.is_integer() else f"{value:.1f}"
 
 
-def operator_tables(result: Estimate) -> Iterator[Table]:
-    """Every operator's row, for each phase."""
+def _operator_cells(row: OperatorCost, phase_s: float) -> dict[str, str]:
+    cost = row.cost
+    return {
+        "Operator": row.name,
+        "Count": str(row.count),
+        "FLOPs": si(float(cost.flops), ""),
+        "Bytes": si(float(cost.bytes), ""),
+        "FLOP/B": digits(float(cost.arithmetic_intensity)),
+        "Time": seconds(cost.time_s),
+        "Share": percent(float(cost.time_s) / phase_s),
+        "Bound": str(cost.bound),
+        "Shape": shape_text(row),
+    }
+
+
+WIDE = 120
+"""Columns of a terminal from which an operator's shape stands beside it."""
+
+
+def operator_tables(result: Estimate, width: int) -> Iterator[Table]:
+    """Every operator's row, for each phase; shapes only where ``width`` has room for them."""
+    left = {"Operator", "Bound", "Shape"}
     for title, phase in (("Prefill", result.prefill), ("Decode step", result.decode)):
+        rows = [_operator_cells(row, float(phase.time_s)) for row in phase.cost.operators]
+        heads = [name for name in rows[0] if width >= WIDE or name not in {"Shape", "FLOP/B"}]
         made = table(
             f"{title}: operators of one GPU, totals over their count",
-            [("Operator", "left"), ("Count", "right"), ("FLOPs", "right"), ("Bytes", "right"),
-             ("FLOP/B", "right"), ("Time", "right"), ("Share", "right"), ("Bound", "left"),
-             ("Shape", "left")],
-        )  # fmt: skip
-        for row in phase.cost.operators:
-            cost = row.cost
-            made.add_row(
-                row.name,
-                str(row.count),
-                si(float(cost.flops), ""),
-                si(float(cost.bytes), ""),
-                digits(float(cost.arithmetic_intensity)),
-                seconds(cost.time_s),
-                percent(float(cost.time_s) / float(phase.time_s)),
-                str(cost.bound),
-                shape_text(row),
-            )
+            [(head, "left" if head in left else "right") for head in heads],
+        )
+        for row in rows:
+            made.add_row(*(row[head] for head in heads))
         yield made

@@ -110,7 +110,7 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Look for implausible figures: sparse peaks, bidirectional links, GB for GiB, …
+    """Look for implausible figures: sparse peaks, bidirectional links, GB for GiB.
 
     Exits with status 1 when something is found.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from perfmodel.operators.quantity import Quantity
 from perfmodel.units import GIB, KIB, MIB
 
 _SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -33,13 +34,14 @@ def si(value: float, unit: str) -> str:
     return f"{digits(value)} {unit}"
 
 
-def seconds(value: float | None) -> str:
+def seconds(amount: Quantity | None) -> str:
     """A time in s, ms or µs.
 
     >>> seconds(0.405), seconds(6.97e-3), seconds(1.6e-6)
     ('405 ms', '6.97 ms', '1.60 µs')
     """
-    if value is None or not math.isfinite(value):
+    value = math.nan if amount is None else float(amount)
+    if not math.isfinite(value):
         return "–"
     for factor, unit in ((1.0, "s"), (1e-3, "ms")):
         if abs(value) >= factor:
@@ -47,12 +49,13 @@ def seconds(value: float | None) -> str:
     return f"{digits(value / 1e-6)} µs"
 
 
-def binary(value: float) -> str:
+def binary(amount: Quantity) -> str:
     """Bytes of memory with a binary prefix.
 
     >>> binary(16060522496)
     '14.96 GiB'
     """
+    value = float(amount)
     for factor, unit in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if abs(value) >= factor:
             return f"{value / factor:,.2f} {unit}"

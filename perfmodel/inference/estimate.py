@@ -77,7 +77,8 @@ class Estimate:
     @property
     def output_tokens_per_s(self) -> Quantity:
         """Output tokens of the whole batch over the total time."""
-        return self.workload.batch * self.workload.output / self.total_s
+        tokens: Quantity = self.workload.batch * self.workload.output
+        return tokens / self.total_s
 
     def _per_step(self, seconds: Quantity) -> Quantity:
         steps = np.asarray(self.workload.output, dtype=np.float64) - 1
@@ -114,7 +115,7 @@ def _warnings(model: Model, workload: Workload, plan: Plan, memory: Memory) -> t
     longest = int(np.max(np.asarray(workload.prompt + workload.output)))
     if model.max_positions is not None and longest > model.max_positions:
         notes.append(
-            f"{longest} tokens are more than the {model.max_positions} that {model.name} was made for"
+            f"{longest} tokens exceed the {model.max_positions} that {model.name} was made for"
         )
     if plan.parallel.pp > 1:
         notes.append(

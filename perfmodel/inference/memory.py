@@ -9,9 +9,10 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.inference.plan import Plan
-from perfmodel.operators.capacity import sequence_bytes, stage_weight_bytes
+from perfmodel.operators.cache import STATE_BYTES, Allocate, as_stored, cache_bytes, state_bytes
 from perfmodel.operators.quantity import Quantity, as_quantity, is_array, round_up
 from perfmodel.operators.sharding import local_layer, stage_layers
+from perfmodel.operators.stored_weights import stage_weight_bytes
 from perfmodel.specs.hardware import Hardware
 from perfmodel.specs.model import Layer, Model
 from perfmodel.specs.workload import LARGEST, Workload
@@ -53,10 +54,6 @@ class Memory:
         return self.weights_bytes + self.kv_bytes + self.activation_bytes + self.reserved_bytes
 
 
-Allocate = Callable[[Quantity, int | None], Quantity]
-"""From the tokens that a layer stores, and its window, to those that are set aside."""
-
-
 def allocator(plan: Plan, model: Model, tokens: Quantity) -> Allocate:
     """How the deployment's KV layout sets tokens aside.
 
@@ -65,7 +62,7 @@ def allocator(plan: Plan, model: Model, tokens: Quantity) -> Allocate:
     """
     deployment = plan.deployment
     if deployment.kv_layout == "flat":
-        return lambda stored, window: stored
+        return as_stored
     if deployment.kv_layout == "paged":
         block = deployment.block_size or 1
         return lambda stored, window: round_up(stored, block)
@@ -73,7 +70,7 @@ def allocator(plan: Plan, model: Model, tokens: Quantity) -> Allocate:
     longest = int(np.max(np.asarray(tokens)))
     if length is None:
         raise InputError(
-            f"--max-model-len: the contiguous layout reserves a length, and {model.name} states none"
+            f"--max-model-len: the contiguous layout reserves it, and {model.name} states none"
         )
     if length < longest:
         raise InputError(
@@ -97,8 +94,9 @@ class _Stage:
 
 
 def logits_bytes(model: Model, plan: Plan) -> float:
-    """Bytes that one more sequence in a step adds to the activation peak: its logits, the
-    sampler's copies and sort indices over the whole vocabulary, whatever the TP.
+    """Bytes that one more sequence in a step adds to the activation peak.
+
+    Its logits, the sampler's copies and sort indices, over the whole vocabulary whatever the TP.
     """
     return plan.engine.activation.bytes_per_logit * model.vocab
 
@@ -183,7 +181,8 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     allocate = allocator(plan, model, tokens)
 
     def demand(stage: _Stage, length: Quantity, of: Allocate) -> Quantity:
-        return sequence_bytes(stage.layers, length, cache, of, model.state_dtype)
+        states = state_bytes(stage.layers, STATE_BYTES[model.state_dtype])
+        return states + cache_bytes(stage.layers, length, cache, of)
 
     tightest = min(
         stages, key=lambda s: float(np.min(s.room_bytes - sequences * demand(s, tokens, allocate)))
@@ -192,7 +191,7 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     shape = np.shape(sequences * per_sequence)
 
     def fits_length(length: np.ndarray) -> np.ndarray:
-        grow = allocate if plan.deployment.kv_layout != "contiguous" else lambda n, window: n
+        grow = allocate if plan.deployment.kv_layout != "contiguous" else as_stored
         ok = np.ones(shape, dtype=bool)
         for stage in stages:
             ok &= np.asarray(sequences * demand(stage, length, grow) <= stage.room_bytes)
@@ -206,18 +205,13 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     return Memory(
         weights_bytes=tightest.weights_bytes,
         kv_bytes=sequences * per_sequence,
-        kv_stored_bytes=sequences * demand(tightest, tokens, lambda stored, window: stored),
+        kv_stored_bytes=sequences * demand(tightest, tokens, as_stored),
         activation_bytes=activation_peak_bytes(model, plan),
         reserved_bytes=(1 - utilisation) * hardware.capacity_bytes + outside_bytes(plan),
         capacity_bytes=hardware.capacity_bytes,
         fits=fits if fits.ndim else bool(fits),
         max_sequences=plan.parallel.dp * _floor(np.minimum.reduce(np.broadcast_arrays(*most))),
         max_context=_longest(fits_length, shape),
-        kv_bytes_per_token=float(
-            np.asarray(
-                sequence_bytes(tightest.layers, 1, cache)
-                - sequence_bytes(tightest.layers, 0, cache)
-            )
-        ),
+        kv_bytes_per_token=float(cache_bytes(tightest.layers, 1, cache)),
         stage=tightest.index,
     )

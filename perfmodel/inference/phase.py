@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.kernels.timing import Bound, DeviceModel, bound_times
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, is_array, maximum
@@ -33,8 +34,10 @@ class Cost:
     launch_bound_s: Quantity = 0.0
 
     def __add__(self, other: Cost) -> Cost:
-        """Field by field. Intervals add up end by end: the errors of one device's kernels are
-        shared (the same calibration made them), so they don't average out.
+        """Field by field.
+
+        Intervals add up end by end: the errors of one device's kernels are shared (the same
+        calibration made them), so they don't average out.
         """
         return Cost(
             **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)}
@@ -51,13 +54,14 @@ class Cost:
         return self.flops / maximum(self.bytes, 1e-30)
 
     @property
-    def bound(self) -> str | np.ndarray:
+    def bound(self) -> str | NDArray[np.str_]:
         """The resource that limits most of the time; an array of names for arrays."""
         times = [getattr(self, f"{name}_bound_s") for name in BOUNDS]
         if not is_array(*times):
             return BOUNDS[times.index(max(times))]
         stacked = np.stack(np.broadcast_arrays(*times))
-        return np.asarray(BOUNDS)[np.argmax(stacked, axis=0)]
+        names: NDArray[np.str_] = np.asarray(BOUNDS)[np.argmax(stacked, axis=0)]
+        return names
 
 
 @dataclass(frozen=True, slots=True)

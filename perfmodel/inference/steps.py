@@ -9,6 +9,7 @@ from perfmodel.inference.plan import Plan
 from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.context import Step
 from perfmodel.operators.quantity import Quantity, as_quantity, clip
+from perfmodel.operators.record import Operator
 from perfmodel.operators.step import body_operators, head_operators, step_operators
 from perfmodel.specs.model import Model
 from perfmodel.specs.workload import Workload
@@ -56,7 +57,9 @@ def prefill(model: Model, workload: Workload, plan: Plan, device: DeviceModel) -
     return join(phase_cost(body, device), head)
 
 
-def _decode_operators(model: Model, plan: Plan, sequences: Quantity, cached: Quantity) -> tuple:
+def _decode_operators(
+    model: Model, plan: Plan, sequences: Quantity, cached: Quantity
+) -> tuple[Operator, ...]:
     step = Step("decode", sequences, 1, cached)
     fused = plan.deployment.attention == "fused"
     return step_operators(model, step, plan.formats, plan.parallel, fused_attention=fused)

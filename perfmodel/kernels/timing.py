@@ -11,7 +11,7 @@ from typing import Literal
 
 from perfmodel.errors import InputError
 from perfmodel.kernels.calibration import Calibration
-from perfmodel.operators.quantity import Quantity, maximum
+from perfmodel.operators.quantity import Quantity, maximum, where
 from perfmodel.operators.record import Collective, Operator
 from perfmodel.specs.hardware import Hardware
 from perfmodel.units import MICROSECOND
@@ -88,8 +88,9 @@ class DeviceModel:
         )
 
     def wire_rate(self, span: int) -> tuple[float, bool]:
-        """Bytes/s per direction between ``span`` neighbouring GPUs, and whether one node holds
-        them: over the link inside its domain, over PCIe inside a server, else over the network.
+        """Bytes/s per direction between ``span`` neighbouring GPUs; whether one node holds them.
+
+        Over the link inside its domain, over PCIe inside a server, else over the network.
 
         Raises:
             InputError: the profile lacks the way that is needed.
@@ -146,11 +147,11 @@ def bound_times(kernel: KernelTime) -> dict[Bound, Quantity]:
     A launch limits a kernel whose own work takes less than starting it.
     """
     work = maximum(maximum(kernel.compute_s, kernel.memory_s), kernel.network_s)
-    launch = (work < kernel.launch_s) * kernel.time_s
+    launch = where(work < kernel.launch_s, kernel.time_s, 0.0)
     rest = kernel.time_s - launch
-    network = (kernel.network_s >= work) * rest
+    network = where(kernel.network_s >= work, rest, 0.0)
     rest = rest - network
-    compute = (kernel.compute_s >= work) * rest
+    compute = where(kernel.compute_s >= work, rest, 0.0)
     return {
         "compute": compute,
         "memory": rest - compute,

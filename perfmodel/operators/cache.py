@@ -1,125 +1,158 @@
 """What a sequence keeps between steps: keys and values per token, and constant states.
 
-Every formula stands here once. Contexts and widths may be scalars or numpy arrays.
+Layers may be a whole model's or one GPU's (see `sharding`); contexts may be numbers or arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable
 
-import numpy as np
-
+from perfmodel.operators.format_bytes import BASE, vector_bytes
+from perfmodel.operators.quantity import Quantity, minimum
+from perfmodel.specs.formats import NumberFormat
 from perfmodel.specs.model import (
     Attention,
     GatedDeltaNet,
     LatentAttention,
+    Layer,
     Mamba1,
     Mamba2,
     Mixer,
     Model,
 )
 
-CONV_BYTES = 2
+CONV_BYTES = 2.0
 """The short convolution's last inputs are kept in the activations' 16 bits."""
-STATE_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+STATE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}
+"""Bytes of an element of the recurrent state, by `Model.state_dtype`."""
+INDEX_SCALE_BYTES = 4
+"""DeepSeek-V3.2 keeps its indexer's keys in fp8 with one fp32 scale per token, whatever the
+format of the main cache."""
+
+Recurrent = GatedDeltaNet | Mamba2 | Mamba1
 
 
-def kv_elements(mixer: Mixer | None) -> int:
-    """Cached elements of one token in one layer: keys and values, or MLA's latent."""
+def token_bytes(mixer: Mixer | None, cache: NumberFormat = BASE) -> float:
+    """Bytes of one token in one layer: keys and values, or MLA's latent and rotary key."""
     if isinstance(mixer, Attention):
-        return mixer.kv_heads * (mixer.head_dim + mixer.value_dim)
+        keys = vector_bytes(cache, mixer.kv_heads, mixer.head_dim)
+        return keys + vector_bytes(cache, mixer.kv_heads, mixer.value_dim)
     if isinstance(mixer, LatentAttention):
-        return mixer.kv_rank + mixer.rope_dim
-    return 0
+        return vector_bytes(cache, 1, mixer.kv_rank + mixer.rope_dim)
+    return 0.0
 
 
-def window(mixer: Mixer | None) -> int | None:
-    """The layer's window; None where all positions are seen or there is no cache."""
+def index_token_bytes(mixer: Mixer | None) -> float:
+    """Bytes of one token's indexer key in one layer, where the layer has an indexer of its own."""
+    index = mixer.indexer if isinstance(mixer, LatentAttention) else None
+    return 0.0 if index is None or index.shared else float(index.head_dim + INDEX_SCALE_BYTES)
+
+
+def layer_window(mixer: Mixer | None) -> int | None:
+    """Tokens that a layer keeps at most; None where it keeps all."""
     return mixer.window if isinstance(mixer, Attention) else None
 
 
-def kv_tokens(layer_window: int | None, context: Any) -> Any:
-    """Tokens that a layer keeps of ``context`` ones (a scalar or an array)."""
-    return context if layer_window is None else np.minimum(context, layer_window)
+def kept_tokens(mixer: Mixer | None, context: Quantity) -> Quantity:
+    """Tokens that a layer keeps of ``context``."""
+    window = layer_window(mixer)
+    return context if window is None else minimum(context, window)
 
 
-def kv_bytes_per_token(model: Model, width_bytes: Any = 2.0, beyond_window: bool = False) -> Any:
-    """Bytes of KV cache that one token takes over all layers, MLA's latent where it is used.
-
-    Args:
-        model: The model.
-        width_bytes: Bytes of an element.
-        beyond_window: What one more token takes once every window is full; otherwise every
-            layer counts, as at full length.
-    """
-    elements = sum(
-        kv_elements(layer.mixer)
-        for layer in model.layers
-        if not (beyond_window and window(layer.mixer))
-    )
-    return elements * width_bytes
-
-
-def kv_bytes(model: Model, context: Any, width_bytes: Any = 2.0) -> Any:
-    """Bytes of one sequence's KV cache at ``context`` tokens, windows capped."""
-    total: Any = 0
-    for mixer, count in _groups(model):
-        total = total + count * kv_elements(mixer) * kv_tokens(window(mixer), context)
-    return total * width_bytes
-
-
-def window_cap_bytes(model: Model, width_bytes: Any = 2.0) -> Any:
-    """Bytes that the windowed layers take at most, of one sequence."""
-    elements = sum(count * kv_elements(m) * (window(m) or 0) for m, count in _groups(model))
-    return elements * width_bytes
-
-
-def indexer_bytes_per_token(model: Model, width_bytes: Any = 2.0) -> Any:
-    """Bytes of the indexer's keys of one token (DeepSeek-V3.2), kept apart from the latent."""
-    elements = sum(
-        layer.mixer.indexer.head_dim
-        for layer in model.layers
-        if isinstance(layer.mixer, LatentAttention) and layer.mixer.indexer
-    )
-    return elements * width_bytes
-
-
-def mixer_state_elements(mixer: Mixer | None) -> tuple[int, int]:
-    """Elements of one layer's recurrent and convolution state, of one sequence."""
+def conv_channels(mixer: Recurrent) -> int:
+    """Channels of the short convolution."""
     if isinstance(mixer, GatedDeltaNet):
-        keys = mixer.key_heads * mixer.key_dim
-        values = mixer.value_heads * mixer.value_dim
-        recurrent = values * mixer.key_dim
-        return recurrent, (2 * keys + values) * (mixer.conv_kernel - 1)
+        return 2 * mixer.key_heads * mixer.key_dim + mixer.value_heads * mixer.value_dim
     if isinstance(mixer, Mamba2):
-        width = mixer.inner + 2 * mixer.groups * mixer.state
-        return mixer.inner * mixer.state, width * (mixer.conv_kernel - 1)
-    if isinstance(mixer, Mamba1):
-        return mixer.inner * mixer.state, mixer.inner * (mixer.conv_kernel - 1)
-    return 0, 0
+        return mixer.inner + 2 * mixer.groups * mixer.state
+    return mixer.inner
+
+
+def layer_state(mixer: Mixer | None) -> tuple[int, int]:
+    """Elements of one sequence's recurrent and convolution state in one layer."""
+    if isinstance(mixer, GatedDeltaNet):
+        recurrent = mixer.value_heads * mixer.key_dim * mixer.value_dim
+    elif isinstance(mixer, Mamba2 | Mamba1):
+        recurrent = mixer.inner * mixer.state
+    else:
+        return 0, 0
+    return recurrent, conv_channels(mixer) * (mixer.conv_kernel - 1)
+
+
+def layer_state_bytes(mixer: Mixer | None, element_bytes: float) -> float:
+    """Bytes of one layer's state; ``element_bytes`` of the recurrent part."""
+    recurrent, conv = layer_state(mixer)
+    return element_bytes * recurrent + CONV_BYTES * conv
+
+
+Allocate = Callable[[Quantity, int | None], Quantity]
+"""From the tokens that a layer stores, and its window, to those that are set aside for it."""
+
+
+def as_stored(stored: Quantity, window: int | None) -> Quantity:
+    """Set aside exactly what is stored."""
+    return stored
+
+
+def cache_bytes(
+    layers: Iterable[Layer],
+    context: Quantity,
+    cache: NumberFormat = BASE,
+    allocate: Allocate = as_stored,
+) -> Quantity:
+    """Bytes of one sequence's cache at ``context`` tokens, an indexer's keys included.
+
+    ``allocate`` says what a layout sets aside: whole blocks, or a reserved length.
+    """
+    total: Quantity = 0.0
+    for mixer, count in Counter(layer.mixer for layer in layers).items():
+        per_token = token_bytes(mixer, cache) + index_token_bytes(mixer)
+        if per_token:
+            total = total + count * per_token * allocate(
+                kept_tokens(mixer, context), layer_window(mixer)
+            )
+    return total
+
+
+def state_bytes(layers: Iterable[Layer], element_bytes: float) -> float:
+    """Bytes of one sequence's constant states."""
+    return sum(layer_state_bytes(layer.mixer, element_bytes) for layer in layers)
+
+
+def kv_bytes_per_token(
+    model: Model, cache: NumberFormat = BASE, *, beyond_window: bool = False
+) -> float:
+    """Bytes that one token takes over all layers, an indexer's keys apart.
+
+    ``beyond_window``: what one more token takes once every window is full; otherwise every
+    layer counts, as at full length.
+    """
+    return sum(
+        token_bytes(layer.mixer, cache)
+        for layer in model.layers
+        if not (beyond_window and layer_window(layer.mixer))
+    )
+
+
+def window_cap_bytes(model: Model, cache: NumberFormat = BASE) -> float:
+    """Bytes that the layers with a window take at most, of one sequence."""
+    return sum(
+        token_bytes(layer.mixer, cache) * (layer_window(layer.mixer) or 0) for layer in model.layers
+    )
+
+
+def indexer_bytes_per_token(model: Model) -> float:
+    """Bytes of the indexers' keys of one token over all layers."""
+    return sum(index_token_bytes(layer.mixer) for layer in model.layers)
 
 
 def state_elements(model: Model) -> tuple[int, int]:
-    """Elements of the recurrent and the convolution states of one sequence, over all layers."""
-    recurrent = conv = 0
-    for mixer, count in _groups(model):
-        one = mixer_state_elements(mixer)
-        recurrent += count * one[0]
-        conv += count * one[1]
-    return recurrent, conv
+    """Elements of one sequence's recurrent and convolution states over all layers."""
+    states = [layer_state(layer.mixer) for layer in model.layers]
+    return sum(state[0] for state in states), sum(state[1] for state in states)
 
 
-def state_bytes_per_sequence(model: Model) -> int:
-    """Bytes of one sequence's constant states: recurrent as the config says, convolution 2 each."""
-    recurrent, conv = state_elements(model)
-    return recurrent * STATE_BYTES[model.state_dtype] + conv * CONV_BYTES
-
-
-def _groups(model: Model) -> Iterator[tuple[Mixer, int]]:
-    """Each distinct mixer with its number of layers."""
-    counts: dict[Mixer, int] = {}
-    for layer in model.layers:
-        if layer.mixer is not None:
-            counts[layer.mixer] = counts.get(layer.mixer, 0) + 1
-    yield from counts.items()
+def state_bytes_per_sequence(model: Model) -> float:
+    """Bytes of one sequence's constant states over all layers."""
+    return state_bytes(model.layers, STATE_BYTES[model.state_dtype])

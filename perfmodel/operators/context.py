@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from perfmodel.operators.format_bytes import Formats, matrix_bytes
 from perfmodel.operators.quantity import Quantity
@@ -69,20 +70,31 @@ class Context:
         one = matrix_bytes(stored, weight.rows, weight.columns) + HALF * weight.bias
         return weight.copies * one
 
-    def linear(self, weight: Weight, rows: Quantity | None = None) -> Iterator[Operator]:
-        """A linear layer over ``rows`` (default: all tokens), its input quantised before."""
+    def linear(
+        self, weight: Weight, rows: Quantity | None = None, *, input_ready: bool = False
+    ) -> Iterator[Operator]:
+        """A linear layer over ``rows`` (default: all tokens), its input quantised before.
+
+        ``input_ready``: another layer has quantised the same input already.
+        """
         m = self.step.tokens if rows is None else rows
         in_bytes = HALF
         if self.formats.takes_quantised(weight.role):
             in_bytes = self.formats.inputs.bits / 8
-            yield self.elementwise(
-                f"{weight.name}.quantise_input", HALF * weight.rows, in_bytes * weight.rows, m
-            )
+            if not input_ready:
+                yield self.elementwise(
+                    f"{weight.name}.quantise",
+                    HALF * weight.rows,
+                    in_bytes * weight.rows,
+                    m,
+                    part_of="quantise",
+                )
         yield Gemm(
             name=weight.name,
             count=self.count,
             arithmetic=self.formats.arithmetic_of(weight.role),
             weight_bytes=self.weight_bytes(weight),
+            weight_format=self.formats.of_role(weight.role).name,
             m=m,
             n=weight.columns,
             k=weight.rows,
@@ -96,6 +108,7 @@ class Context:
         write: float,
         tokens: Quantity | None = None,
         weight_bytes: float = 0.0,
+        part_of: Literal["", "experts", "quantise"] = "",
     ) -> Elementwise:
         """An elementwise pass; ``read`` and ``write`` are bytes per token."""
         return Elementwise(
@@ -106,6 +119,7 @@ class Context:
             read_bytes=read,
             write_bytes=write,
             weight_bytes=weight_bytes,
+            part_of=part_of,
         )
 
     def collective(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
-from perfmodel.operators.quantity import ceil_div
 from perfmodel.specs.formats import FORMATS, Arithmetic, NumberFormat
 from perfmodel.units import BITS_PER_BYTE
 
@@ -56,7 +56,7 @@ def matrix_bytes(number_format: NumberFormat, rows: int, columns: int) -> float:
     elif f.grouping == "channel":
         bits += columns * (f.scale_bits + f.zero_bits)
     elif f.grouping == "block":
-        blocks = ceil_div(rows, f.block) * ceil_div(columns, f.block_rows)
+        blocks = ceil(rows / f.block) * ceil(columns / f.block_rows)
         bits += blocks * (f.scale_bits + f.zero_bits)
     return bits / BITS_PER_BYTE
 
@@ -71,5 +71,5 @@ def vector_bytes(number_format: NumberFormat, heads: int, width: int) -> float:
     if f.grouping == "channel":
         bits += heads * (f.scale_bits + f.zero_bits)
     elif f.grouping == "block":
-        bits += heads * ceil_div(width, f.block) * (f.scale_bits + f.zero_bits)
+        bits += heads * ceil(width / f.block) * (f.scale_bits + f.zero_bits)
     return bits / BITS_PER_BYTE

@@ -4,41 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perfmodel.operators.cache import index_token_bytes, token_bytes
 from perfmodel.operators.context import HALF, Context
-from perfmodel.operators.format_bytes import vector_bytes
 from perfmodel.operators.masks import causal_pairs, chunked_keys, chunked_pairs, windowed_keys
 from perfmodel.operators.quantity import minimum
 from perfmodel.operators.record import Attention as AttentionOperator
 from perfmodel.operators.record import Gemm, Operator
 from perfmodel.operators.weights import Weight, attention_weights, latent_weights
-from perfmodel.specs.formats import NumberFormat
-from perfmodel.specs.model import Attention, Indexer, LatentAttention
-
-INDEX_SCALE_BYTES = 4
-"""DeepSeek-V3.2 keeps its indexer's keys in fp8 with one fp32 scale per token, whatever the
-format of the main cache."""
+from perfmodel.specs.model import Attention, LatentAttention
 
 
 def named(weights: Iterator[Weight]) -> dict[str, Weight]:
     """Weights by name."""
     return {weight.name: weight for weight in weights}
-
-
-def key_value_bytes(a: Attention, cache: NumberFormat) -> float:
-    """Bytes of one token's keys and values in one layer."""
-    return vector_bytes(cache, a.kv_heads, a.head_dim) + vector_bytes(
-        cache, a.kv_heads, a.value_dim
-    )
-
-
-def latent_bytes(a: LatentAttention, cache: NumberFormat) -> float:
-    """Bytes of one token's latent and rotary key in one layer; the indexer's keys apart."""
-    return vector_bytes(cache, 1, a.kv_rank + a.rope_dim)
-
-
-def index_bytes(indexer: Indexer | None) -> float:
-    """Bytes of one token's indexer key in one layer."""
-    return 0.0 if indexer is None else float(indexer.head_dim + INDEX_SCALE_BYTES)
 
 
 def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
@@ -61,7 +39,8 @@ def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
         kv_heads=a.kv_heads,
         qk_dim=a.head_dim,
         value_dim=a.value_dim,
-        key_bytes=key_value_bytes(a, c.formats.cache),
+        key_bytes=token_bytes(a, c.formats.cache),
+        cache_format=c.formats.cache.name,
         window=a.window,
         fused=c.fused_attention,
     )
@@ -82,7 +61,7 @@ def attention_operators(a: Attention, c: Context) -> Iterator[Operator]:
     if a.rotary_dim:
         moved = HALF * (a.heads + a.kv_heads) * a.rotary_dim
         yield c.elementwise("rotary", moved, moved)
-    yield c.elementwise("kv_write", HALF * (k_width + v_width), key_value_bytes(a, c.formats.cache))
+    yield c.elementwise("kv_write", HALF * (k_width + v_width), token_bytes(a, c.formats.cache))
     yield _scores(a, c, c.vectors(weights["sinks"]) if a.sinks else 0.0)
     out_width = a.heads * a.value_dim
     if a.output_gate:
@@ -100,24 +79,24 @@ def _down_projections(
         moved = HALF * a.q_rank
         yield c.elementwise("q_a_norm", moved, moved, weight_bytes=c.vectors(weights["q_a_norm"]))
         yield from c.linear(weights["q_b_proj"])
-    yield from c.linear(weights["kv_a_proj"])
+    yield from c.linear(weights["kv_a_proj"], input_ready=True)
     moved = HALF * a.kv_rank
     yield c.elementwise("kv_a_norm", moved, moved, weight_bytes=c.vectors(weights["kv_a_norm"]))
     moved = HALF * (a.heads + 1) * a.rope_dim
     yield c.elementwise("rotary", moved, moved)
     width = HALF * (a.kv_rank + a.rope_dim)
-    yield c.elementwise("kv_write", width, latent_bytes(a, c.formats.cache))
+    yield c.elementwise("kv_write", width, token_bytes(a, c.formats.cache))
 
 
 def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iterator[Operator]:
     index = a.indexer
-    if index is None:
+    if index is None or index.shared:
         return
-    yield from c.linear(weights["indexer.q_proj"])
-    yield from c.linear(weights["indexer.k_proj"])
+    yield from c.linear(weights["indexer.q_proj"], input_ready=True)
+    yield from c.linear(weights["indexer.k_proj"], input_ready=True)
     moved = HALF * index.head_dim
     norm = c.vectors(weights["indexer.k_norm"])
-    yield c.elementwise("indexer.k_norm", moved, index_bytes(index), weight_bytes=norm)
+    yield c.elementwise("indexer.k_norm", moved, index_token_bytes(a), weight_bytes=norm)
     yield from c.linear(weights["indexer.weights_proj"])
     yield AttentionOperator(
         name="indexer.scores",
@@ -132,7 +111,7 @@ def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iter
         kv_heads=1,
         qk_dim=index.head_dim,
         value_dim=0,
-        key_bytes=index_bytes(index),
+        key_bytes=index_token_bytes(a),
     )
 
 
@@ -155,6 +134,7 @@ def _expanded(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Ite
         qk_dim=qk,
         value_dim=a.value_dim,
         key_bytes=HALF * a.heads * (qk + a.value_dim),
+        latent=True,
         fused=c.fused_attention,
     )
 
@@ -166,6 +146,7 @@ def _per_head(name: str, a: LatentAttention, c: Context, k: int, n: int) -> Gemm
         count=c.count,
         arithmetic=c.formats.base_arithmetic,
         weight_bytes=c.weight_bytes(weight),
+        weight_format=c.formats.linear.name,
         m=c.step.tokens,
         n=n,
         k=k,
@@ -174,8 +155,10 @@ def _per_head(name: str, a: LatentAttention, c: Context, k: int, n: int) -> Gemm
 
 
 def _absorbed(a: LatentAttention, c: Context) -> Iterator[Operator]:
-    """The up-projections are folded into query and output: attention over the latents, one
-    key/value head. With an indexer each query reads its top-k keys only.
+    """The up-projections are folded into query and output.
+
+    Attention runs over the latents, with one key/value head; with an indexer each query reads
+    its top-k keys only.
     """
     yield _per_head("absorb_q", a, c, a.nope_dim, a.kv_rank)
     new, cached = c.step.new, c.step.cached
@@ -194,7 +177,9 @@ def _absorbed(a: LatentAttention, c: Context) -> Iterator[Operator]:
         kv_heads=1,
         qk_dim=a.kv_rank + a.rope_dim,
         value_dim=a.kv_rank,
-        key_bytes=latent_bytes(a, c.formats.cache),
+        key_bytes=token_bytes(a, c.formats.cache),
+        cache_format=c.formats.cache.name,
+        latent=True,
         fused=c.fused_attention,
     )
     yield _per_head("absorb_v", a, c, a.kv_rank, a.value_dim)

@@ -31,12 +31,17 @@ def as_quantity(value: object) -> Quantity:
 
 def minimum(a: Quantity, b: Quantity) -> Quantity:
     """The smaller of two quantities, element by element."""
-    return np.minimum(a, b) if is_array(a, b) else min(a, b)  # type: ignore[type-var]
+    return np.minimum(a, b) if is_array(a, b) else min(a, b)
 
 
 def maximum(a: Quantity, b: Quantity) -> Quantity:
     """The larger of two quantities, element by element."""
-    return np.maximum(a, b) if is_array(a, b) else max(a, b)  # type: ignore[type-var]
+    return np.maximum(a, b) if is_array(a, b) else max(a, b)
+
+
+def where(condition: object, yes: Quantity, no: Quantity) -> Quantity:
+    """``yes`` where the condition holds, else ``no``; a number for numbers."""
+    return as_quantity(np.where(np.asarray(condition), yes, no))
 
 
 def clip(value: Quantity, low: Quantity, high: Quantity) -> Quantity:

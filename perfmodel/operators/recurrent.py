@@ -1,4 +1,4 @@
-"""Linear attention and state-space layers: their state, and their operators.
+"""From linear-attention and state-space layers to their operators.
 
 FLOPs are those of the recurrence in its sequential form, per element of the state and token:
 decay, rank-one update, read-out. Chunked kernels execute more to use the matrix units.
@@ -7,14 +7,19 @@ decay, rank-one update, read-out. Chunked kernels execute more to use the matrix
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from perfmodel.operators.cache import STATE_BYTES
+from perfmodel.operators.cache import (
+    STATE_BYTES,
+    Recurrent,
+    conv_channels,
+    layer_state,
+    layer_state_bytes,
+)
 from perfmodel.operators.context import HALF, Context
 from perfmodel.operators.mixers import named
 from perfmodel.operators.record import Operator, Recurrence
 from perfmodel.operators.weights import delta_weights, mamba1_weights, mamba2_weights
-from perfmodel.specs.model import GatedDeltaNet, Mamba1, Mamba2, Mixer
+from perfmodel.specs.model import GatedDeltaNet, Mamba1, Mamba2
 
 DELTA_FLOPS = 7
 """Gated delta rule per state element: decay 1, kᵀS 2, rank-one update 2, qᵀS 2."""
@@ -22,50 +27,11 @@ SSM_FLOPS = 5
 """State space per state element: decay 1, (Δx)⊗B and its addition 2, C·h 2."""
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """Elements that one sequence keeps in one layer, whatever its length."""
-
-    recurrent: int
-    conv: int
-
-    @property
-    def elements(self) -> int:
-        """Both together."""
-        return self.recurrent + self.conv
-
-
-def conv_channels(mixer: GatedDeltaNet | Mamba2 | Mamba1) -> int:
-    """Channels of the short convolution."""
-    if isinstance(mixer, GatedDeltaNet):
-        return 2 * mixer.key_heads * mixer.key_dim + mixer.value_heads * mixer.value_dim
-    if isinstance(mixer, Mamba2):
-        return mixer.inner + 2 * mixer.groups * mixer.state
-    return mixer.inner
-
-
-def layer_state(mixer: Mixer | None) -> State:
-    """State of one layer; nothing for attention, whose cache grows instead."""
-    if isinstance(mixer, GatedDeltaNet):
-        recurrent = mixer.value_heads * mixer.key_dim * mixer.value_dim
-    elif isinstance(mixer, Mamba2) or isinstance(mixer, Mamba1):
-        recurrent = mixer.inner * mixer.state
-    else:
-        return State(0, 0)
-    return State(recurrent, conv_channels(mixer) * (mixer.conv_kernel - 1))
-
-
-def layer_state_bytes(mixer: Mixer | None, state_dtype: str) -> float:
-    """Bytes of one layer's state: the recurrent part in its own format, the rest in 16 bits."""
-    state = layer_state(mixer)
-    return STATE_BYTES[state_dtype] * state.recurrent + HALF * state.conv
-
-
 def _recurrence(
-    mixer: GatedDeltaNet | Mamba2 | Mamba1, c: Context, flops: int, io_elements: int, weights: float
+    mixer: Recurrent, c: Context, flops: int, io_elements: int, weights: float
 ) -> Iterator[Operator]:
     channels = conv_channels(mixer)
-    state = layer_state(mixer)
+    recurrent, conv = layer_state(mixer)
     yield Recurrence(
         name="recurrence",
         count=c.count,
@@ -73,9 +39,9 @@ def _recurrence(
         weight_bytes=weights,
         sequences=c.step.sequences,
         queries=c.step.new,
-        state_elements=state.elements,
-        state_bytes=layer_state_bytes(mixer, c.state_dtype),
-        flops_per_token=flops * state.recurrent + 2 * mixer.conv_kernel * channels,
+        state_elements=recurrent + conv,
+        state_bytes=layer_state_bytes(mixer, STATE_BYTES[c.state_dtype]),
+        flops_per_token=flops * recurrent + 2 * mixer.conv_kernel * channels,
         io_elements=io_elements + 2 * channels,
     )
 

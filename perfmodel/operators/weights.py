@@ -90,7 +90,7 @@ def latent_weights(a: LatentAttention, hidden: int) -> Iterator[Weight]:
     yield _vector("kv_a_norm", a.kv_rank)
     yield _linear("kv_b_proj", a.kv_rank, a.heads * (a.nope_dim + a.value_dim))
     yield _linear("o_proj", a.heads * a.value_dim, hidden, a.bias)
-    if a.indexer is not None:
+    if a.indexer is not None and not a.indexer.shared:
         index = a.indexer
         yield _linear("indexer.q_proj", a.q_rank or hidden, index.heads * index.head_dim)
         yield _linear("indexer.k_proj", hidden, index.head_dim)
@@ -138,6 +138,8 @@ def dense_weights(f: DenseFfn, hidden: int, prefix: str = "ffn") -> Iterator[Wei
     up = f.width * (2 if f.gated else 1)
     yield _linear(f"{prefix}.{'gate_up' if f.gated else 'up'}_proj", hidden, up, f.up_bias)
     yield _linear(f"{prefix}.down_proj", f.width, hidden, f.down_bias)
+    if f.activation_weights:
+        yield _vector(f"{prefix}.activation", f.activation_weights)
 
 
 def moe_weights(f: MoeFfn, hidden: int) -> Iterator[Weight]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -27,7 +28,7 @@ from perfmodel.specs.hardware_groups import (
     text,
 )
 from perfmodel.specs.hardware_schema import explain
-from perfmodel.specs.yaml_file import read_yaml
+from perfmodel.specs.yaml_file import one_line, read_yaml
 from perfmodel.units import GIB, GIGA, MEGA, TERA
 
 ARITHMETICS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp6", "fp4", "int4")
@@ -46,18 +47,13 @@ ALIASES = {
     "gb10": "dgx-spark",
     "gb200-nvl72": "gb200",
     "gb300-nvl72": "gb300",
-    "h100-sxm5": "h100-sxm",
-    "h100-sxm-80gb": "h100-sxm",
-    "h100-nvl-94gb": "h100-nvl",
-    "h100-pcie-80gb": "h100-pcie",
-    "h200-sxm5": "h200-sxm",
-    "h200-sxm-141gb": "h200-sxm",
-    "h20-96gb": "h20",
+    "h800": "h800-sxm",
     "inf2": "inferentia2",
     "ironwood": "tpu-v7x",
     "trillium": "tpu-v6e",
     "trn1": "trainium1",
     "trn2": "trainium2",
+    "xeon-8480+": "xeon-8480-plus",
 }
 """Other names that people use and that mean one profile only; `h100` means several."""
 
@@ -94,7 +90,7 @@ class Hardware(Group):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            raise InputError(f"{where}: {explain(error, cls)}") from None
+            raise InputError(f"{one_line(where)}: {explain(error, cls)}") from None
 
     def peak(self, arithmetic: str) -> float | None:
         """Dense FLOP/s (integer OP/s) of an arithmetic; None when the chip has no such path.
@@ -228,21 +224,31 @@ def load_shipped(name: str) -> Hardware:
 
 
 def shipped_name(given: str) -> str:
-    """The exact name behind a name in any case, or behind an alias.
+    """The exact name behind a name in any case, or behind another that means one profile only.
 
     Raises:
         UnknownNameError: one line with the names that might be meant.
     """
-    wanted = given.strip().lower().replace("_", "-").replace(" ", "-")
+    wanted = re.sub(r"-sxm\d\b", "-sxm", re.sub(r"[\s_]+", "-", given.strip().lower()))
     names = hardware_names()
-    if wanted in names:
-        return wanted
-    if wanted in ALIASES:
-        return ALIASES[wanted]
+    for name in (wanted, without_capacity(wanted)):
+        exact = ALIASES.get(name, name)
+        if exact in names:
+            return exact
     raise UnknownNameError(
         f"no hardware is called {given!r:.60}{suggestion(wanted, names)}; "
         "list them with `perfmodel hardware list`, or give a YAML file"
     )
+
+
+def without_capacity(wanted: str) -> str:
+    """``l40s`` for ``l40s-48gb``: a capacity behind a name may stay away if it is the right one."""
+    match = re.fullmatch(r"(.+)-(\d{1,5})gb", wanted)
+    base = ALIASES.get(match[1], match[1]) if match else wanted
+    if match is None or base not in hardware_names():
+        return wanted
+    capacity = load_shipped(base).memory.capacity_gb
+    return base if abs(capacity - int(match[2])) <= 0.1 * capacity else wanted
 
 
 def suggestion(wanted: str, names: list[str]) -> str:

@@ -27,7 +27,7 @@ def text(default: Any, meaning: str, **limits: Any) -> Any:
 
 def rate(meaning: str) -> Any:
     """A peak rate, absent when the chip has no such path."""
-    return quantity(None, RATE, 0.01, 1e6, meaning)
+    return quantity(None, RATE, 0.01, 1_000_000, meaning)
 
 
 class Group(Spec):
@@ -35,7 +35,8 @@ class Group(Spec):
 
     source: str | None = text(None, "where the figures were read, for a reader to find again")
     recalled: tuple[str, ...] = Field(
-        (), description="fields given from memory, not read anywhere: verify before relying on them"
+        (),
+        description="list of fields given from memory: verify them before relying on them",
     )
 
     @model_validator(mode="before")

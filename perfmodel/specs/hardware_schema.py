@@ -12,21 +12,35 @@ from pydantic.fields import FieldInfo
 
 from perfmodel.specs.yaml_file import one_line
 
+COMMON = ("source", "recalled")
+"""The keys that every group has."""
+WRONG_VALUE = {"greater", "less", "float", "int", "finite", "literal", "model", "string", "tuple"}
+"""How pydantic's names of faults begin that range, unit and meaning of the field explain."""
+
 
 def schema_table(model: type[BaseModel]) -> str:
     """The fields of a profile as a Markdown table: key, unit, range, meaning."""
     lines = ["| key | unit | range | meaning |", "|---|---|---|---|"]
-    lines += [
-        f"| `{key}`{' (mandatory)' if field.is_required() else ''} | {unit(field) or '–'} "
-        f"| {limits(field) or '–'} | {field.description} |"
-        for key, field in walk(model)
-    ]
+    lines += [row(key, field) for key, field in walk(model) if not common(key)]
+    lines += [row(f"*.{key}", model.model_fields[key]) for key in COMMON]
     return "\n".join(lines) + "\n"
 
 
+def row(key: str, field: FieldInfo) -> str:
+    """One line of the table; what is mandatory inside a group is so only where that is given."""
+    mandatory = " (mandatory)" if field.is_required() else ""
+    cells = (f"`{key}`{mandatory}", unit(field) or "–", limits(field) or "–", field.description)
+    return f"| {' | '.join(str(cell) for cell in cells)} |"
+
+
+def common(key: str) -> bool:
+    """Whether a key is one of those that every group has."""
+    return key.rpartition(".")[2] in COMMON
+
+
 def walk(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Each field of a model and of its groups, in order, with its dotted key."""
-    for name, field in model.model_fields.items():
+    """Each field of a model and of its groups, what all groups have last, with its dotted key."""
+    for name, field in sorted(model.model_fields.items(), key=lambda item: common(item[0])):
         key = prefix + (field.alias or name)
         group = group_of(field)
         yield key, field
@@ -52,13 +66,21 @@ def limits(field: FieldInfo) -> str:
     """``0.5 to 20,000`` for a field with a range, else nothing."""
     low = next((item.ge for item in field.metadata if hasattr(item, "ge")), None)
     high = next((item.le for item in field.metadata if hasattr(item, "le")), None)
-    return "" if low is None or high is None else f"{low:,} to {high:,}"
+    return "" if low is None or high is None else f"{grouped(low)} to {grouped(high)}"
+
+
+def grouped(number: float) -> str:
+    """A limit as people write it: 2010, 20,000."""
+    return f"{number:,}" if number >= 10_000 else str(number)
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """One line for the first fault: the key, what is wrong, its unit and range, and a remedy."""
+    """One line for one fault: the key, what is wrong, its unit and range, and a remedy.
+
+    An unknown key goes first: it is often why a mandatory one is missing.
+    """
     faults = error.errors(include_url=False)
-    first = faults[0]
+    first = next((item for item in faults if item["type"] == "extra_forbidden"), faults[0])
     key = ".".join(str(part) for part in first["loc"])
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     fields = dict(walk(model))
@@ -76,26 +98,18 @@ def remedy(key: str, fault: Mapping[str, Any], fields: Mapping[str, FieldInfo]) 
         return f"missing; {expected(field)}"
     if isinstance(value, str) and kind.split("_")[0] in {"float", "int"}:
         return f"{value!r:.40} is text, not a number: {as_number(value)}; {expected(field)}"
-    if kind.split("_")[0] in {
-        "greater",
-        "less",
-        "float",
-        "int",
-        "finite",
-        "literal",
-        "model",
-        "string",
-    }:
+    if kind.split("_")[0] in WRONG_VALUE:
         return f"{shown(value)} isn't allowed here; {expected(field)}"
     return plain(fault)
 
 
 def expected(field: FieldInfo) -> str:
-    """What a field holds, with unit and range as far as it has them."""
+    """What a field holds: range and unit as far as it has them, and its meaning."""
     sizes = " ".join(part for part in (limits(field), unit(field)) if part)
     group = group_of(field)
-    inside = "" if group is None else f" (keys: {', '.join(group.model_fields)})"
-    return f"expected {field.description}{inside}" + (f", {sizes}" if sizes else "")
+    keys = "" if group is None else f", with the keys {', '.join(key for key, _ in walk(group))}"
+    meaning = f"{field.description}{keys}"
+    return f"expected {sizes} ({meaning})" if sizes else f"expected: {meaning}"
 
 
 def unknown_key(key: str, fields: Mapping[str, FieldInfo]) -> str:
@@ -119,7 +133,8 @@ def as_number(value: str) -> str:
 
 def shown(value: Any) -> str:
     """A value in a few characters; a nested one by its kind alone."""
-    return f"a {type(value).__name__}" if isinstance(value, (dict, list)) else f"{value!r:.40}"
+    kinds = {dict: "a mapping", list: "a list", tuple: "a list", type(None): "an empty value"}
+    return kinds.get(type(value)) or f"{value!r:.40}"
 
 
 def plain(fault: Mapping[str, Any]) -> str:

@@ -16,6 +16,8 @@ MAX_BYTES = MIB
 """The largest file that is read; a profile has a few kilobytes."""
 MAX_DEPTH = 32
 """The deepest nesting that is read; a profile has three levels."""
+MAX_DIGITS = 100
+"""The longest whole number that is read; Python refuses to print one of thousands of digits."""
 PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float", "null")}
 
 
@@ -59,6 +61,18 @@ class StrictLoader(yaml.SafeLoader):
                 raise refused(f"the key {key!r:.40} is written twice: keep one", key_node)
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """Construct a whole number that a person may have meant."""
+        if len(node.value) > MAX_DIGITS:
+            raise refused(f"a number of {len(node.value)} digits", node)
+        if ":" in node.value:
+            raise refused(f"{node.value} is read as minutes and seconds: put it in quotes", node)
+        return int(super().construct_yaml_int(node))
+
+
+# PyYAML's table of constructors holds functions, so overriding the method isn't enough.
+StrictLoader.add_constructor("tag:yaml.org,2002:int", StrictLoader.construct_yaml_int)
 
 
 def refused(problem: str, place: Any) -> Refused:
@@ -117,7 +131,7 @@ def parse_yaml(text: str, where: str) -> dict[str, Any]:
         raise InputError(f"{shown}: not valid YAML: {one_line(str(error))}") from None
     except RecursionError:
         raise InputError(f"{shown}: nested too deep to be read") from None
-    except ValueError as error:  # an integer of thousands of digits, 0x_
+    except ValueError as error:  # 0x_
         raise InputError(f"{shown}: a number can't be read: {one_line(str(error))}") from None
     if data is None:
         raise InputError(f"{shown}: is empty; a profile begins with `name:`")

@@ -16,6 +16,7 @@ from perfmodel.operators.record import (
     Attention,
     Collective,
     Elementwise,
+    ExpertLayer,
     Gemm,
     GroupedGemm,
     Recurrence,
@@ -85,9 +86,11 @@ def operators(draw: Any) -> Any:
         name="attention", phase="decode", sequences=count, queries=1, keys=100, pairs=100,
         heads=8, kv_heads=2, qk_dim=64, value_dim=64, key_bytes=512.0,
     )  # fmt: skip
+    layer = ExpertLayer(count, 32, 32, 2, 8, 1, 1, gated=True)
     grouped = GroupedGemm(
-        name="experts", rows=count, active_experts=3.0, experts=8, n=64, k=32, weight_bytes=1e4
-    )
+        name="experts", layer=layer, rows=count, active_experts=3.0, experts=8, n=64, k=32,
+        weight_bytes=1e4,
+    )  # fmt: skip
     scan = Recurrence(
         name="scan", sequences=count, queries=3, state_elements=100, state_bytes=200.0,
         flops_per_token=500, io_elements=30,

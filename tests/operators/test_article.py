@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perfmodel.inference.estimate import estimate
-from perfmodel.operators.capacity import sequence_bytes
+from perfmodel.operators.cache import cache_bytes
 from perfmodel.operators.context import Step
 from perfmodel.operators.step import body_operators, step_operators
 from perfmodel.specs.deployment import Deployment
@@ -62,7 +62,7 @@ def test_prefill_flops_with_a_plain_ffn():
 
 def test_kv_cache_of_llama_7b_is_mha():
     """2·32 layers·4096 wide·4096 tokens·2 B = 2.147 GB; d is heads × head_dim: no further h."""
-    whole = sequence_bytes(model("llama-1-7b").layers, 4096, BF16)
+    whole = cache_bytes(model("llama-1-7b").layers, 4096, BF16)
     assert whole == 2 * 32 * 4096 * 4096 * 2 == 2_147_483_648
 
 
@@ -70,7 +70,7 @@ def test_mqa_caches_one_head_of_32():
     mha: Any = model("llama-1-7b")
     shared = mha.layers[0].mixer.model_copy(update={"kv_heads": 1})
     mqa = tuple(layer.model_copy(update={"mixer": shared}) for layer in mha.layers)
-    assert sequence_bytes(mqa, 4096, BF16) == 2_147_483_648 / 32
+    assert cache_bytes(mqa, 4096, BF16) == 2_147_483_648 / 32
 
 
 def test_activation_peak_is_not_one_of_all_layers():

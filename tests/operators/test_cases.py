@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfmodel.inference.estimate import estimate
-from perfmodel.operators.capacity import sequence_bytes
+from perfmodel.operators.cache import cache_bytes
 from perfmodel.operators.context import Step
 from perfmodel.operators.feed_forward import expected_experts
 from perfmodel.operators.format_bytes import matrix_bytes
@@ -49,8 +49,8 @@ def test_one_token_reads_the_active_parameters_and_many_read_all(name, tokens, e
 )
 def test_kv_bytes_of_a_token(name, per_token):
     layers = model(name).layers
-    assert sequence_bytes(layers, 1, BF16) == per_token
-    assert sequence_bytes(layers, 1000, BF16) == 1000 * per_token
+    assert cache_bytes(layers, 1, BF16) == per_token
+    assert cache_bytes(layers, 1000, BF16) == 1000 * per_token
 
 
 @pytest.mark.parametrize(
@@ -72,16 +72,16 @@ def test_every_tp_rank_holds_the_whole_latent(tp):
 def test_windows_bound_the_cache_of_gpt_oss():
     """2·8·64·2 B = 2,048 a layer: 36 grow up to 128 tokens, 18 beyond; 18·128·2,048 = 4.5 MiB."""
     layers = model("gpt-oss-120b").layers
-    assert sequence_bytes(layers, 1, BF16) == 73_728
-    assert sequence_bytes(layers, 128, BF16) == 128 * 73_728
+    assert cache_bytes(layers, 1, BF16) == 73_728
+    assert cache_bytes(layers, 128, BF16) == 128 * 73_728
     for tokens in (128, 129, 4096, 131_072):
-        assert sequence_bytes(layers, tokens, BF16) == 36_864 * tokens + 18 * 128 * 2_048
+        assert cache_bytes(layers, tokens, BF16) == 36_864 * tokens + 18 * 128 * 2_048
     assert 18 * 128 * 2_048 == 4.5 * 2**20
 
 
 def test_windows_bound_the_cache_of_gemma_3_27b():
     """2·16·128·2 B = 8,192 a layer; 10 of 62 layers see all, 52 the last 1,024."""
-    whole = sequence_bytes(model("gemma-3-27b").layers, 131_072, BF16)
+    whole = cache_bytes(model("gemma-3-27b").layers, 131_072, BF16)
     assert whole == 10 * 8_192 * 131_072 + 52 * 8_192 * 1_024
     assert whole / 2**30 == pytest.approx(10.41, abs=0.005)
 

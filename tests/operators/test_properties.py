@@ -11,8 +11,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from perfmodel.operators.cache import kv_bytes, state_bytes_per_sequence
-from perfmodel.operators.capacity import sequence_bytes, stage_weight_bytes
+from perfmodel.operators.cache import (
+    cache_bytes,
+    kv_bytes_per_token,
+    state_bytes_per_sequence,
+    window_cap_bytes,
+)
 from perfmodel.operators.context import Step
 from perfmodel.operators.feed_forward import expected_experts
 from perfmodel.operators.format_bytes import Formats, matrix_bytes, vector_bytes
@@ -21,6 +25,7 @@ from perfmodel.operators.parameters import count_parameters
 from perfmodel.operators.record import Collective, GroupedGemm
 from perfmodel.operators.sharding import Parallel, local_layer, stage_layers
 from perfmodel.operators.step import body_operators, step_operators
+from perfmodel.operators.stored_weights import stage_weight_bytes
 from perfmodel.specs.formats import FORMATS
 from perfmodel.specs.loading import model_names
 from perfmodel.specs.model import Attention, LatentAttention, Layer, MoeFfn, Norm
@@ -107,7 +112,7 @@ def test_kv_heads_are_split_down_to_one_and_then_replicated(a, tp, length):
     (local,) = (local_layer(Layer(mixer=a, ffn=None), Parallel(tp=tp)),)
     kept = length if a.window is None else min(length, a.window)
     per_rank = max(1, a.kv_heads // tp) * (a.head_dim + a.value_dim) * 2
-    assert sequence_bytes([local], length, BF16) == per_rank * kept
+    assert cache_bytes([local], length, BF16) == per_rank * kept
 
 
 @settings(max_examples=60, deadline=None)
@@ -221,7 +226,7 @@ def test_a_window_as_long_as_the_context_is_none(m, new, cached):
         assert total(body_operators(free, step), quantity) == total(
             body_operators(bound, step), quantity
         )
-    assert sequence_bytes(free.layers, new + cached, BF16) == sequence_bytes(
+    assert cache_bytes(free.layers, new + cached, BF16) == cache_bytes(
         bound.layers, new + cached, BF16
     )
 
@@ -245,15 +250,18 @@ def test_unfused_attention_moves_more_and_computes_the_same(m, new, cached, phas
 
 
 @settings(max_examples=100, deadline=None)
-@given(any_model, st.integers(1, 300_000))
-def test_memory_and_the_models_own_count_agree_on_cache_and_state(m, length):
-    indexer = sum(
-        (a.indexer.head_dim + 4) * length  # fp8 with one fp32 scale a token
+@given(any_model)
+def test_a_long_cache_grows_by_the_layers_without_a_window(m):
+    """Beyond every window: full windows, and the other layers' bytes for each token."""
+    length = 2**24
+    indexers = sum(
+        a.indexer.head_dim + 4  # fp8 with one fp32 scale a token
         for layer in m.layers
         if isinstance(a := layer.mixer, LatentAttention) and a.indexer
     )
-    stored = sequence_bytes(m.layers, length, BF16, state_dtype=m.state_dtype)
-    assert stored == kv_bytes(m, length) + state_bytes_per_sequence(m) + indexer
+    growth = kv_bytes_per_token(m, beyond_window=True) + indexers
+    assume(all((getattr(layer.mixer, "window", None) or 0) <= length for layer in m.layers))
+    assert cache_bytes(m.layers, length) == growth * length + window_cap_bytes(m)
 
 
 @settings(max_examples=60, deadline=None)
@@ -269,7 +277,7 @@ def test_a_decode_step_reads_what_the_sequence_keeps(m, length):
         )
     )
     operators = step_operators(m, Step("decode", 5, 1, length - 1))
-    assert total(operators, "cache_bytes") == 5 * sequence_bytes(m.layers, length, BF16)
+    assert total(operators, "cache_bytes") == 5 * cache_bytes(m.layers, length, BF16)
 
 
 @settings(max_examples=60, deadline=None)

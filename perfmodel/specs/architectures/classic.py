@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,8 @@ from perfmodel.specs.architectures.family import (
     read_heads,
 )
 from perfmodel.specs.model import Attention, Norm
+
+Extras = Callable[[Config, Shape], Mapping[str, Any]]
 
 
 def falcon_layers(config: Config, family: Family, shape: Shape) -> Sequence[Attention]:
@@ -56,15 +58,19 @@ def chatglm_norm(config: Config) -> Norm:
     return RMS if config.flag("rmsnorm", default=True) else LAYER_NORM
 
 
-def learned_positions(offset: int = 0) -> Any:
-    """Rows of a learned position table: the positions and ``offset`` more (OPT keeps 2)."""
+def bigcode_layers(config: Config, family: Family, shape: Shape) -> Sequence[Attention]:
+    """StarCoder: one KV head where ``multi_query``, else all."""
+    groups = 1 if config.flag("multi_query", default=True) else read_heads(config)
+    return [with_kv_heads(groups, config, family, shape)] * shape.layers
+
+
+def learned_positions(rows: int, offset: int = 0) -> Extras:
+    """A learned position table: ``rows`` where unsaid, and ``offset`` more (OPT keeps 2)."""
 
     def extras(config: Config, shape: Shape) -> Mapping[str, Any]:
-        rows = config.integer("max_position_embeddings", "n_positions", "n_ctx", default=1024)
-        return {
-            "position_rows": rows
-            + config.integer("position_embedding_offset", default=offset, low=0)
-        }
+        stated = config.integer("max_position_embeddings", "n_positions", default=rows)
+        more = config.integer("position_embedding_offset", default=offset, low=0)
+        return {"position_rows": stated + more}
 
     return extras
 
@@ -75,7 +81,7 @@ def opt_extras(config: Config, shape: Shape) -> Mapping[str, Any]:
     before = config.flag("do_layer_norm_before", default=True)
     removed = config.flag("_remove_final_layer_norm", default=False)
     return {
-        **learned_positions(2)(config, shape),
+        **learned_positions(2048, 2)(config, shape),
         "embedding_width": width if width not in (None, shape.hidden) else None,
         "final_norm": before and not removed,
     }
@@ -98,7 +104,7 @@ BIASED = Family(
     down_bias=ALWAYS,
     rotary=0.0,
 )
-GPT2 = replace(BIASED, ffn_factor=4, extras=learned_positions())
+GPT2 = replace(BIASED, ffn_factor=4, extras=learned_positions(1024))
 GPTJ = replace(
     BIASED,
     tied=False,
@@ -113,7 +119,24 @@ FALCON_BIAS = Switch(False, ("bias",))
 
 FAMILIES: Mapping[str, Family] = {
     "gpt2": GPT2,
+    "gpt_bigcode": replace(GPT2, mixers=bigcode_layers),
     "gptj": GPTJ,
+    "codegen": GPTJ,
+    "gpt_neox": replace(
+        BIASED,
+        tied=False,
+        parallel=Switch(True, ("use_parallel_residual",)),
+        qkv_bias=Switch(True, ("attention_bias",)),
+        out_bias=Switch(True, ("attention_bias",)),
+        rotary=0.25,
+    ),
+    "persimmon": replace(
+        BIASED,
+        tied=False,
+        has_qk_norm=Switch(True, ("qk_layernorm",)),
+        qk_norm_bias=True,
+        rotary=0.5,
+    ),
     "opt": replace(
         BIASED,
         extras=opt_extras,

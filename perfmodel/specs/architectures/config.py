@@ -122,7 +122,7 @@ class Config:
             InputError: the value is another.
         """
         value = self.text(key, default=default)
-        if value not in allowed:
+        if value is None or value not in allowed:
             raise self.fault(key, f"must be one of {', '.join(allowed)}, not {shown(value)}")
         return value
 
@@ -181,10 +181,14 @@ class Config:
             return None
         if not isinstance(value, Mapping):
             raise self.fault(key, f"must be an object, not {shown(value)}")
-        return Config(value, self.where, f"{self.path}{key}.", nested or self.nested)
+        label = key if key.isprintable() else repr(key)
+        return Config(value, self.where, f"{self.path}{label}.", nested or self.nested)
 
 
 def shown(value: Any) -> str:
     """A value for an error: short, on one line."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # nested a thousand deep; an integer of 4,300 digits
+        return f"this {type(value).__name__}"
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from perfmodel.specs.architectures.attention import (
-    all_but_every,
-    attention_layers,
-    every_layer,
-    switched,
-)
+from perfmodel.specs.architectures import windows
+from perfmodel.specs.architectures.attention import attention_layers
 from perfmodel.specs.architectures.family import (
     BIASLESS_LAYER_NORM,
     LAYER_NORM,
@@ -37,7 +32,8 @@ LLAMA = Family(
 MISTRAL = replace(
     LLAMA,
     kv_heads=8,
-    windows=every_layer(4096),
+    window=4096,
+    windows=windows.every_layer,
     qkv_bias=NEVER,
     out_bias=NEVER,
     up_bias=NEVER,
@@ -48,7 +44,7 @@ QWEN2 = replace(
     MISTRAL,
     kv_heads=32,
     qkv_bias=Switch(True, ("qkv_bias",)),
-    windows=switched(4096, first=False),
+    windows=windows.qwen2,
     defaults={
         **LLAMA.defaults,
         "vocab_size": 151936,
@@ -63,19 +59,39 @@ QWEN3 = replace(
     head_dim=128,
     has_qk_norm=ALWAYS,
 )
+QWEN2_VL = replace(
+    QWEN2,
+    kv_heads=8,
+    defaults={
+        "vocab_size": 152064,
+        "hidden_size": 8192,
+        "intermediate_size": 29568,
+        "num_hidden_layers": 80,
+        "num_attention_heads": 64,
+        "max_position_embeddings": 32768,
+    },
+)
 GEMMA = replace(
     LLAMA,
+    defaults={
+        "vocab_size": 256000,
+        "hidden_size": 3072,
+        "intermediate_size": 24576,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "max_position_embeddings": 8192,
+    },
     tied=True,
     head_dim=256,
     kv_heads=16,
     up_bias=NEVER,
     down_bias=NEVER,
 )
-GEMMA2 = replace(GEMMA, norms=4, kv_heads=4, windows=all_but_every(2, 4096))
+GEMMA2 = replace(GEMMA, norms=4, kv_heads=4, window=4096, windows=windows.all_but_every(2))
 GEMMA3 = replace(
     GEMMA2,
     has_qk_norm=ALWAYS,
-    windows=all_but_every(6, 4096),
+    windows=windows.all_but_every(6),
     defaults={
         "vocab_size": 262208,
         "hidden_size": 2304,
@@ -100,7 +116,7 @@ PHI = replace(
     gated=False,
     rotary=0.5,
 )
-PHI3 = replace(MISTRAL, kv_heads=None, windows=every_layer(None))
+PHI3 = replace(MISTRAL, kv_heads=None, window=None, windows=windows.every_layer)
 COHERE = replace(
     LLAMA,
     norm=BIASLESS_LAYER_NORM,
@@ -129,27 +145,10 @@ STARCODER2 = replace(
     kv_heads=2,
     tied=True,
     gated=False,
-    windows=every_layer(None),
+    window=None,
+    windows=windows.every_layer,
     qkv_bias=Switch(True, ("use_bias",)),
     out_bias=Switch(True, ("use_bias",)),
     up_bias=Switch(True, ("use_bias",)),
     down_bias=Switch(True, ("use_bias",)),
 )
-
-FAMILIES: Mapping[str, Family] = {
-    "llama": LLAMA,
-    "mistral": MISTRAL,
-    "qwen2": QWEN2,
-    "qwen3": QWEN3,
-    "gemma": GEMMA,
-    "gemma2": GEMMA2,
-    "gemma3_text": GEMMA3,
-    "phi": PHI,
-    "phi3": PHI3,
-    "granite": LLAMA,
-    "cohere": COHERE,
-    "olmo2": OLMO2,
-    "glm": GLM,
-    "smollm3": replace(LLAMA, tied=True, kv_heads=4, windows=switched(None, first=True)),
-    "starcoder2": STARCODER2,
-}

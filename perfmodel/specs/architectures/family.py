@@ -72,8 +72,10 @@ class Family:
     """KV heads where the key is absent; None: as many as query heads."""
     head_dim: int | None = None
     """Head width where the key is absent; None: hidden / heads."""
-    windows: Callable[[Config, Shape], Sequence[int | None]] | None = None
-    """The window of each layer; None: full attention everywhere."""
+    window: int | None = None
+    """The window's size where its key is absent."""
+    windows: Callable[[Config, Shape, int | None], Sequence[int | None]] | None = None
+    """Each layer's window, of that size or none; None: full attention everywhere."""
     chunked: bool = False
     """A window is a fixed chunk of positions (Llama-4)."""
     rotary: float = 1.0
@@ -82,6 +84,9 @@ class Family:
     """Where the width of the dense blocks stands."""
     ffn_factor: int | None = None
     """FFN width over hidden width where the key is absent."""
+    activation_weights: int = 0
+    layer_count: Callable[[Config], int | None] | None = None
+    """Layers where the key is absent but another tells them (Nemotron-H's pattern)."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """The class's own sizes, for a ``text_config`` that leaves them out."""
     extras: Callable[[Config, Shape], Mapping[str, Any]] | None = None
@@ -89,15 +94,16 @@ class Family:
     mtp: Callable[[Config, Family, Shape, Sequence[Layer]], Mtp | None] | None = None
 
 
-def read_shape(config: Config) -> Shape:
+def read_shape(config: Config, family: Family) -> Shape:
     """The sizes that every decoder must state.
 
     Raises:
         InputError: one is missing or out of bounds.
     """
+    count = family.layer_count(config) if family.layer_count else None
     return Shape(
         hidden=config.integer(*HIDDEN),
-        layers=config.integer(*LAYERS, high=MAX_LAYERS),
+        layers=config.integer(*LAYERS, default=count, high=MAX_LAYERS),
         vocab=config.integer(*VOCAB),
         max_positions=config.optional(*POSITIONS, high=2**30),
     )
@@ -125,7 +131,7 @@ def build_decoder(config: Config, family: Family, name: str, architecture: str) 
         InputError: a field is missing or wrong.
     """
     config = with_defaults(config, family)
-    shape = read_shape(config)
+    shape = read_shape(config, family)
     norms = family.norms(config) if callable(family.norms) else family.norms
     layers = join_layers(
         family.mixers(config, family, shape),

@@ -21,12 +21,19 @@ def read_dense(config: Config, family: Family, shape: Shape) -> DenseFfn:
         gated=family.gated,
         up_bias=family.up_bias.read(config),
         down_bias=family.down_bias.read(config),
+        activation_weights=family.activation_weights,
     )
 
 
 def dense_layers(config: Config, family: Family, shape: Shape) -> Sequence[Ffn]:
     """The same dense block in each layer."""
     return [read_dense(config, family, shape)] * shape.layers
+
+
+def halved_layers(config: Config, family: Family, shape: Shape) -> Sequence[Ffn]:
+    """Qwen-1 states the width of gate and up together."""
+    both = read_dense(config, family, shape)
+    return [both.model_copy(update={"width": max(both.width // 2, 1)})] * shape.layers
 
 
 def read_top_k(config: Config, experts: int, default: int | None = None) -> int:
@@ -66,6 +73,9 @@ def after_dense(default: int = 0) -> SparseRule:
     """MoE in each ``moe_layer_freq``-th layer from ``first_k_dense_replace`` on (DeepSeek)."""
 
     def sparse(config: Config, shape: Shape) -> Sequence[bool]:
+        kinds = config.names("mlp_layer_types", shape.layers, ("dense", "sparse"))
+        if kinds is not None:
+            return [kind == "sparse" for kind in kinds]
         first = config.integer("first_k_dense_replace", default=default, low=0)
         step = config.integer("moe_layer_freq", default=1)
         return [layer >= first and layer % step == 0 for layer in range(shape.layers)]

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perfmodel.specs.architectures.attention import LAYER_TYPES, read_attention
+from perfmodel.specs.architectures.attention import read_attention
 from perfmodel.specs.architectures.config import MAX_HEADS, Config
 from perfmodel.specs.architectures.dense import LLAMA, NEVER, QWEN3
+from perfmodel.specs.architectures.experts import QWEN2_EXPERTS, experts_of
 from perfmodel.specs.architectures.family import Family, Shape, Switch
 from perfmodel.specs.architectures.feedforward import moe_layers, read_dense, sparse_steps
-from perfmodel.specs.architectures.moe import QWEN2_EXPERTS, experts_of
 from perfmodel.specs.architectures.mtp import next_token_modules
+from perfmodel.specs.architectures.windows import LAYER_TYPES
 from perfmodel.specs.model import (
     Ffn,
     GatedDeltaNet,
-    Mamba1,
     Mamba2,
     Mixer,
 )
@@ -76,57 +76,6 @@ QWEN3_NEXT = replace(
 )
 
 
-def mamba2_layers(config: Config, family: Family, shape: Shape) -> Sequence[Mixer]:
-    """Mamba-2 in each layer (Codestral-Mamba)."""
-    layer = Mamba2(
-        heads=config.integer("num_heads", default=128, high=MAX_HEADS),
-        head_dim=config.integer("head_dim", default=64),
-        state=config.integer("state_size", default=128),
-        groups=config.integer("n_groups", default=8, high=MAX_HEADS),
-        conv_kernel=config.integer("conv_kernel", default=4, high=MAX_KERNEL),
-        conv_bias=config.flag("use_conv_bias", default=True),
-        bias=config.flag("use_bias", default=False),
-    )
-    expanded = int(config.number("expand", default=2, high=64) * shape.hidden)
-    if layer.inner != expanded:
-        raise config.fault(
-            "num_heads", f"heads × head_dim must be expand × hidden ({expanded}), not {layer.inner}"
-        )
-    return [layer] * shape.layers
-
-
-def no_ffns(config: Config, family: Family, shape: Shape) -> Sequence[Ffn | None]:
-    """Layers that are mixers alone."""
-    return [None] * shape.layers
-
-
-def jamba_layers(config: Config, family: Family, shape: Shape) -> Sequence[Mixer]:
-    """Attention in each ``attn_layer_period``-th layer, Mamba-1 elsewhere."""
-    period = config.integer("attn_layer_period", default=8)
-    offset = config.integer("attn_layer_offset", default=4, low=0)
-    rank = config.data.get("mamba_dt_rank")
-    dt_rank = -(-shape.hidden // 16) if rank == "auto" else None
-    mamba = Mamba1(
-        inner=shape.hidden * config.integer("mamba_expand", default=2, high=64),
-        state=config.integer("mamba_d_state", default=16),
-        dt_rank=dt_rank or config.integer("mamba_dt_rank", default=-(-shape.hidden // 16)),
-        conv_kernel=config.integer("mamba_d_conv", default=4, high=MAX_KERNEL),
-        conv_bias=config.flag("mamba_conv_bias", default=True),
-        bias=config.flag("mamba_proj_bias", default=False),
-        inner_norms=True,
-    )
-    attention = read_attention(config, family, shape)
-    return [attention if layer % period == offset else mamba for layer in range(shape.layers)]
-
-
-def jamba_sparse(config: Config, shape: Shape) -> Sequence[bool]:
-    """MoE in each ``expert_layer_period``-th layer."""
-    period = config.integer("expert_layer_period", default=2)
-    offset = config.integer("expert_layer_offset", default=1, low=0)
-    experts = config.integer("num_experts", default=16)
-    return [experts > 1 and layer % period == offset for layer in range(shape.layers)]
-
-
 NEMOTRON_LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 NEMOTRON_KINDS = {
     **NEMOTRON_LETTERS,
@@ -158,6 +107,12 @@ def nemotron_kinds(config: Config, shape: Shape) -> list[str]:
     return [NEMOTRON_KINDS[item] for item in pattern]
 
 
+def nemotron_count(config: Config) -> int | None:
+    """As many layers as the pattern has items."""
+    pattern = config.find("hybrid_override_pattern", "layers_block_type")[1]
+    return len(pattern) if isinstance(pattern, str | list) else None
+
+
 def nemotron_mixers(config: Config, family: Family, shape: Shape) -> Sequence[Mixer | None]:
     """The blocks that mix: Mamba-2 and attention without rotary positions."""
     kinds = nemotron_kinds(config, shape)
@@ -172,15 +127,14 @@ def nemotron_mixers(config: Config, family: Family, shape: Shape) -> Sequence[Mi
             groups=config.integer("n_groups", default=8, high=MAX_HEADS),
             conv_kernel=config.integer("conv_kernel", default=4, high=MAX_KERNEL),
             conv_bias=config.flag("use_conv_bias", default=True),
-            bias=config.flag("use_bias", "mamba_proj_bias", default=False),
+            bias=config.flag("use_bias", default=False),
         )
     return [mixers.get(kind) for kind in kinds]
 
 
 def nemotron_shared(config: Config, width: int) -> int:
-    """Shared experts have a width of their own."""
-    count = config.integer("n_shared_experts", default=1, low=0, high=MAX_HEADS)
-    return count * config.integer("moe_shared_expert_intermediate_size", default=width)
+    """One shared expert of its own width, whatever ``n_shared_experts`` says."""
+    return config.integer("moe_shared_expert_intermediate_size")
 
 
 NEMOTRON_EXPERTS = experts_of("moe_intermediate_size", correction=True, shared=nemotron_shared)
@@ -201,30 +155,44 @@ def nemotron_ffns(config: Config, family: Family, shape: Shape) -> Sequence[Ffn 
 
 FAMILIES: Mapping[str, Family] = {
     "qwen3_next": QWEN3_NEXT,
-    "qwen3_5_text": replace(QWEN3_NEXT, ffns=LLAMA.ffns, kv_heads=4),
-    "qwen3_5_moe_text": replace(QWEN3_NEXT, ffns=moe_layers(QWEN2_EXPERTS)),
-    "mamba2": replace(LLAMA, mixers=mamba2_layers, ffns=no_ffns, norms=1, extras=state_dtype),
-    "jamba": replace(
-        LLAMA,
-        mixers=jamba_layers,
-        ffns=moe_layers(experts_of("intermediate_size", top_k=2), jamba_sparse),
-        kv_heads=8,
-        qkv_bias=NEVER,
-        out_bias=NEVER,
-        up_bias=NEVER,
-        down_bias=NEVER,
-        rotary=0.0,
-        extras=state_dtype,
+    "qwen3_5_text": replace(
+        QWEN3_NEXT,
+        ffns=LLAMA.ffns,
+        kv_heads=4,
+        defaults={
+            "vocab_size": 248320,
+            "hidden_size": 4096,
+            "intermediate_size": 12288,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 16,
+            "max_position_embeddings": 32768,
+        },
+    ),
+    "qwen3_5_moe_text": replace(
+        QWEN3_NEXT,
+        ffns=moe_layers(QWEN2_EXPERTS),
+        defaults={
+            "vocab_size": 248320,
+            "hidden_size": 2048,
+            "num_hidden_layers": 40,
+            "num_attention_heads": 16,
+            "num_experts": 256,
+            "num_experts_per_tok": 8,
+            "moe_intermediate_size": 512,
+            "shared_expert_intermediate_size": 512,
+            "max_position_embeddings": 32768,
+        },
     ),
     "nemotron_h": replace(
         LLAMA,
         mixers=nemotron_mixers,
         ffns=nemotron_ffns,
+        layer_count=nemotron_count,
         norms=1,
         kv_heads=8,
         head_dim=128,
-        qkv_bias=Switch(False, ("attention_bias",)),
-        out_bias=Switch(False, ("attention_bias",)),
+        qkv_bias=NEVER,
+        out_bias=NEVER,
         gated=False,
         rotary=0.0,
         extras=state_dtype,

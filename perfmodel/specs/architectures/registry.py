@@ -6,28 +6,49 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.errors import UnknownNameError
-from perfmodel.specs.architectures import classic, dense, hybrid, latent, moe
+from pydantic import ValidationError
+
+from perfmodel.errors import InputError, UnknownNameError
+from perfmodel.specs.architectures import (
+    classic,
+    dense_more,
+    hybrid,
+    latent,
+    moe,
+    statespace,
+)
 from perfmodel.specs.architectures.config import Config, shown
 from perfmodel.specs.architectures.family import Family, build_decoder
 from perfmodel.specs.architectures.quantization import read_checkpoint
 from perfmodel.specs.architectures.vision import TOWERS, vision_parameters
+from perfmodel.specs.base import describe
 from perfmodel.specs.model import Model
 
 FAMILIES: Mapping[str, Family] = {
-    **dense.FAMILIES,
+    **dense_more.FAMILIES,
     **moe.FAMILIES,
     **latent.FAMILIES,
     **hybrid.FAMILIES,
     **classic.FAMILIES,
+    **statespace.FAMILIES,
 }
-MULTIMODAL: Mapping[str, str | None] = {
+MULTIMODAL: Mapping[str, str] = {
     "gemma3": "gemma3_text",
     "llama4": "llama4_text",
+    "llava": "llama",
+    "llava_next": "llama",
+    "mistral3": "mistral",
+    "paligemma": "gemma",
+    "qwen2_5_vl": "qwen2_5_vl_text",
+    "qwen2_vl": "qwen2_vl_text",
+    "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
     "qwen3_5": "qwen3_5_text",
     "qwen3_5_moe": "qwen3_5_moe_text",
 }
 """Types that nest a ``text_config``: the text type where that leaves it out."""
+FLAT = ("qwen2_vl", "qwen2_5_vl")
+"""Types whose first configs had the text model's fields at the top."""
 
 
 def known_types() -> list[str]:
@@ -47,7 +68,10 @@ def build_model(data: Mapping[str, Any], name: str, where: str) -> Model:
     text, text_kind = config, kind
     if kind in MULTIMODAL:
         text, text_kind = text_section(config, kind)
-    model = build_decoder(text, FAMILIES[text_kind], name, kind)
+    try:
+        model = build_decoder(text, FAMILIES[text_kind], name, kind)
+    except ValidationError as error:  # a product of stated sizes is out of a record's bounds
+        raise InputError(f"{where}: {describe(error)}") from None
     updates: dict[str, Any] = {"checkpoint": read_checkpoint(config) or read_checkpoint(text)}
     if kind in TOWERS:
         updates["vision_parameters"] = vision_parameters(config, kind, model.hidden)
@@ -82,14 +106,15 @@ def text_section(config: Config, kind: str) -> tuple[Config, str]:
         InputError: there is none, or its type isn't known.
     """
     section = config.section("text_config", nested=True)
+    if section is None and kind in FLAT:
+        return config, f"{kind}_text"
     if section is None:
         raise config.fault("text_config", "missing; it must be an object")
-    if "tie_word_embeddings" in config.data and "tie_word_embeddings" not in section.data:
+    if config.states("tie_word_embeddings"):  # the whole's word stands above the part's
         merged = {**section.data, "tie_word_embeddings": config.data["tie_word_embeddings"]}
         section = Config(merged, section.where, section.path, nested=True)
-    default = MULTIMODAL[kind]
-    if default is not None and not section.states("model_type"):
-        return section, default
+    if not section.states("model_type"):
+        return section, MULTIMODAL[kind]
     text_kind = read_type(section)
     if text_kind not in FAMILIES:
         raise section.fault("model_type", f"{text_kind} is no text model")

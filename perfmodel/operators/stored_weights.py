@@ -1,4 +1,4 @@
-"""What one GPU must hold: weights as stored, and a sequence's cache and state.
+"""Weights as one GPU stores them: formats, scales, an engine's padding, pipeline stages.
 
 Sizes are those of local layers (see `sharding`), so parallel layouts need no formula here.
 """
@@ -6,16 +6,13 @@ Sizes are those of local layers (see `sharding`), so parallel layouts need no fo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from perfmodel.operators.format_bytes import Formats, matrix_bytes
-from perfmodel.operators.mixers import index_bytes, key_value_bytes, latent_bytes
-from perfmodel.operators.quantity import Quantity, ceil_div, minimum, round_up
-from perfmodel.operators.recurrent import layer_state_bytes
+from perfmodel.operators.quantity import ceil_div, round_up
 from perfmodel.operators.sharding import Parallel
 from perfmodel.operators.weights import Weight, embedding_weights, head_weights, layer_weights
-from perfmodel.specs.formats import NumberFormat
-from perfmodel.specs.model import Attention, LatentAttention, Layer, Mixer, Model, MoeFfn
+from perfmodel.specs.model import Layer, Model, MoeFfn
 
 HALF = 2.0
 
@@ -72,37 +69,4 @@ def stage_weight_bytes(
         total += stored_bytes(
             head_weights(local.model_copy(update={"tied": False}) if alone else local), formats
         )
-    return total
-
-
-def token_bytes(mixer: Mixer | None, cache: NumberFormat) -> float:
-    """Bytes that one more token adds to a layer's cache, below its window."""
-    if isinstance(mixer, Attention):
-        return key_value_bytes(mixer, cache)
-    if isinstance(mixer, LatentAttention):
-        return latent_bytes(mixer, cache) + index_bytes(mixer.indexer)
-    return 0.0
-
-
-def sequence_bytes(
-    layers: Iterable[Layer],
-    tokens: Quantity,
-    cache: NumberFormat,
-    allocate: Callable[[Quantity, int | None], Quantity] = lambda stored, window: stored,
-    state_dtype: str = "bf16",
-) -> Quantity:
-    """Bytes of one sequence of ``tokens`` in local ``layers``.
-
-    ``allocate`` turns tokens that a layer stores, and its window, into tokens that are set aside
-    (blocks, or a reserved length). A layer with a window stores its last ``window`` tokens.
-    Recurrent states are of ``state_dtype``.
-    """
-    total: Quantity = 0.0
-    for mixer, count in Counter(layer.mixer for layer in layers).items():
-        total = total + count * layer_state_bytes(mixer, state_dtype)
-        per_token = token_bytes(mixer, cache)
-        if per_token:
-            window = mixer.window if isinstance(mixer, Attention) else None
-            stored = tokens if window is None else minimum(tokens, window)
-            total = total + count * per_token * allocate(stored, window)
     return total

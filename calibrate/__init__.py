@@ -1,0 +1,1 @@
+"""Measure kernels on a device, fit their models, and say how wrong they are."""

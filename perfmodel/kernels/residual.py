@@ -1,0 +1,44 @@
+"""A learned correction on top of a form: the mean of a Gaussian process on its log residual.
+
+The process has mean zero, so the correction fades to nothing outside the measured range.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.operators.quantity import Array
+
+BLOCK = 4096
+"""Rows whose covariances with the support are held at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """Support points (n, d) with their weights (n,), under a Matérn-5/2 kernel."""
+
+    points: Array
+    """Features of the support, divided by ``lengths``."""
+    weights: Array
+    lengths: Array
+    """Distance in each feature over which the correction changes."""
+    variance: float
+
+    def correction(self, features: Array) -> Array:
+        """Log correction (m,) at ``features`` (m, d): measured ≈ form · exp(correction)."""
+        scaled = np.atleast_2d(features) / self.lengths
+        out = np.empty(len(scaled))
+        for start in range(0, len(scaled), BLOCK):
+            part = scaled[start : start + BLOCK]
+            out[start : start + BLOCK] = self.variance * (matern(part, self.points) @ self.weights)
+        return out
+
+
+def matern(a: Array, b: Array) -> Array:
+    """Matérn-5/2 correlations (m, n) of rows of ``a`` (m, d) and ``b`` (n, d) at unit length."""
+    square = (a**2).sum(1)[:, None] + (b**2).sum(1)[None, :] - 2 * (a @ b.T)
+    distance = np.sqrt(5 * np.maximum(square, 0.0))
+    correlation: Array = (1 + distance + distance**2 / 3) * np.exp(-distance)
+    return correlation
