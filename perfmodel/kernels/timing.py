@@ -12,7 +12,7 @@ from typing import Literal
 from perfmodel.errors import InputError
 from perfmodel.kernels.calibration import Calibration
 from perfmodel.operators.quantity import Quantity, maximum, where
-from perfmodel.operators.record import Collective, Operator
+from perfmodel.operators.record import Collective, Elementwise, Operator
 from perfmodel.specs.hardware import Hardware
 from perfmodel.units import MICROSECOND
 
@@ -74,7 +74,9 @@ class DeviceModel:
         """Seconds of one execution of ``operator``; arrays broadcast."""
         if isinstance(operator, Collective):
             return self._exchange(operator)
-        compute = operator.flops / self.peak(operator.arithmetic)
+        # An elementwise operator counts no FLOPs: it needs no peak, whatever the chip multiplies.
+        counts = not isinstance(operator, Elementwise)
+        compute = operator.flops / self.peak(operator.arithmetic) if counts else 0.0
         memory = operator.bytes / self.hardware.memory_bandwidth
         if self.calibration is None:
             return self._combine(compute, memory, 0.0, maximum(compute, memory), 1.0)
