@@ -47,7 +47,8 @@ class StepTable:
     """How often the step takes place in the measured time."""
     layers: Array
     sequences: Array
-    hosted: Array
+    host_speed: Array
+    """Factor on the engine's host times; 0 where another step carries them."""
     buckets: list[Bucket]
 
     def kernel_seconds(self, engine: Engine) -> Array:
@@ -70,7 +71,8 @@ class StepTable:
         """Each case's time under an engine."""
         kernels = self.kernel_seconds(engine)
         host = HostTime(engine.host, engine.name, self.layers, self.sequences)  # type: ignore[arg-type]
-        return self._by_case(kernels + self.hosted * host.added_s(kernels))
+        added = np.maximum(self.host_speed * host.serial_s, self.host_speed * host.floor_s - kernels)
+        return self._by_case(kernels + np.where(self.host_speed > 0, added, 0.0))
 
     def _by_case(self, step_s: Array) -> Array:
         return np.bincount(self.case, self.times * step_s, minlength=self.cases)
@@ -91,7 +93,7 @@ class StepTable:
             buckets.append(Bucket(part, b.roof_s[rows], new_step[b.step[rows]], b.count[rows]))
         return StepTable(
             len(chosen), new_case[self.case[keep]], self.times[keep], self.layers[keep],
-            self.sequences[keep], self.hosted[keep], buckets,
+            self.sequences[keep], self.host_speed[keep], buckets,
         )  # fmt: skip
 
 
@@ -112,24 +114,31 @@ class TableBuilder:
         plan: Plan,
         device: EngineDevice,
         quantity: str,
+        host_speed: float = 1.0,
     ) -> None:
         """Add cases ``index``: the workload holds arrays of their length.
 
         ``quantity``: ``ttft``, ``tpot`` or ``total``.
         """
         cases = np.asarray(index)
+        fixed = {"layers": float(len(model.layers)), "host_speed": host_speed}
         decodes = np.asarray(workload.output, dtype=float) - 1
         ones = np.ones(len(cases))
         if quantity != "tpot":
             for steps in prefill_steps(model, workload, plan):
-                self._add(cases, ones, steps, len(model.layers), device)
+                self._add(cases, ones, steps, fixed, device)
         if quantity != "ttft":
             times = ones if quantity == "tpot" else decodes * ones
             steps = mean_decode_step(model, workload, plan)
-            self._add(cases, times, steps, len(model.layers), device)
+            self._add(cases, times, steps, fixed, device)
 
     def _add(
-        self, cases: Array, times: Array, steps: StepSet, layers: int, device: EngineDevice
+        self,
+        cases: Array,
+        times: Array,
+        steps: StepSet,
+        fixed: dict[str, float],
+        device: EngineDevice,
     ) -> None:
         mask = np.ones(1) if steps.mask is None else steps.mask
         shape = np.broadcast_shapes((len(cases), 1), np.shape(mask))
@@ -146,9 +155,9 @@ class TableBuilder:
         new = {
             "case": np.broadcast_to(cases[:, None], shape).ravel()[taken],
             "times": np.broadcast_to(times[:, None], shape).ravel()[taken],
-            "layers": np.full(len(ids), float(layers)),
+            "layers": np.full(len(ids), fixed["layers"]),
             "sequences": spread(steps.sequences),
-            "hosted": np.full(len(ids), float(steps.hosted)),
+            "host_speed": np.full(len(ids), fixed["host_speed"] * steps.hosted),
         }
         for name, values in new.items():
             self._steps[name].append(values)

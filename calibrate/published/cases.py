@@ -14,10 +14,11 @@ from calibrate.published.names import (
     DEVICES,
     ENGINES,
     MODELS,
+    HOST_SPEED,
     PCIE_SOURCES,
+    ROCM_PRESET,
     WEIGHTS,
     EngineName,
-    Weights,
 )
 from calibrate.published.reader import Row
 from perfmodel.units import MILLISECOND
@@ -45,6 +46,8 @@ class Setting:
     tp: int
     pp: int
     preset: str
+    host_speed: float
+    """Factor on the preset's host times, where the machine's is known."""
     quantity: Quantity
 
 
@@ -55,6 +58,8 @@ class Case:
     id: str
     source: str
     """The table's source, with the engine where it holds several."""
+    origin: str
+    """The table's source alone: what a hold-out leaves out as a whole."""
     family: str
     regime: str
     setting: Setting
@@ -106,7 +111,8 @@ def case(row: Row) -> Case:
         kv_cache=CACHES.get(row.kv, "auto"),
         tp=row.tp,
         pp=row.pp,
-        preset=_preset(engine, device, weights),
+        preset=_preset(engine, device),
+        host_speed=HOST_SPEED.get((row.source, device), 1.0),
         quantity=quantity,
     )
     source = f"{row.source}/{engine.label}" if engine.label else row.source
@@ -117,6 +123,7 @@ def case(row: Row) -> Case:
     return Case(
         id=row.id,
         source=source,
+        origin=row.source,
         family=engine.family,
         regime=_regime(quantity, batch),
         setting=setting,
@@ -143,9 +150,10 @@ def _known(table: dict[K, V], key: K, why: str) -> V:
     return table[key]
 
 
-def _preset(engine: EngineName, device: str, weights: Weights) -> str:
-    del weights
-    return "llamacpp-metal" if engine.family == "gguf" and device in APPLE else engine.preset
+def _preset(engine: EngineName, device: str) -> str:
+    if engine.family == "gguf" and device in APPLE:
+        return "llamacpp-metal"
+    return ROCM_PRESET.get(engine.preset, engine.preset) if device == "mi300x" else engine.preset
 
 
 def _regime(quantity: Quantity, batch: int) -> str:
@@ -180,6 +188,8 @@ def _measured(row: Row) -> tuple[Quantity, float, int, int]:
         gpus = row.gpus if row.metric.endswith("per_gpu") else 1
         batch = _whole(row.batch, "batch isn't stated")
         output = _whole(row.output, "output isn't stated")
+        if row.source == "infersim-actual":  # a decode rate, without the prefill
+            return _decode(row, batch / (row.value * gpus))
         return _whole_request(row, output * batch / (row.value * gpus))
     raise Unmapped(f"metric isn't predicted: {row.metric}")
 
