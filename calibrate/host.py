@@ -76,6 +76,11 @@ def _get(engine: Engine, path: str) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
+def numbers_in(engine: Engine) -> dict[str, float]:
+    """The values of a preset's numbers by path; the prior's start where a value is zero."""
+    return {n.path: _get(engine, n.path) or n.start for n in numbers_of(engine)}
+
+
 def with_numbers(engine: Engine, values: dict[str, float]) -> Engine:
     """``engine`` with some numbers replaced."""
     host = {p.split(".")[1]: v for p, v in values.items() if p.startswith("host.")}

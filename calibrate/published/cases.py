@@ -124,7 +124,7 @@ def case(row: Row) -> Case:
         id=row.id,
         source=source,
         origin=row.source,
-        family=engine.family,
+        family="rocm" if device == "mi300x" else engine.family,
         regime=_regime(quantity, batch),
         setting=setting,
         batch=batch,
@@ -139,6 +139,8 @@ def _check_kind(row: Row) -> None:
         raise Unmapped("graded C: a trend only")
     if row.load_mode not in LOADS:
         raise Unmapped(f"not a static batch: {row.load_mode}")
+    if row.source == "infersim-actual" and row.gpus > 1:
+        raise Unmapped("how four GPUs share the experts isn't stated")
     if row.spec_decode and row.spec_decode != "none":
         raise Unmapped("speculative decoding")
 
@@ -189,7 +191,7 @@ def _measured(row: Row) -> tuple[Quantity, float, int, int]:
         batch = _whole(row.batch, "batch isn't stated")
         output = _whole(row.output, "output isn't stated")
         if row.source == "infersim-actual":  # a decode rate, without the prefill
-            return _decode(row, batch / (row.value * gpus))
+            return _decode(row, batch / row.value)
         return _whole_request(row, output * batch / (row.value * gpus))
     raise Unmapped(f"metric isn't predicted: {row.metric}")
 

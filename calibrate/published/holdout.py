@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from calibrate.host import fit_host, with_numbers
+from calibrate.design import choose
+from calibrate.host import fit_host, numbers_in, with_numbers
 from calibrate.published.cases import Case
 from calibrate.step_table import StepTable
 from perfmodel.operators.quantity import Array
 from perfmodel.specs.engine import Engine, load_engine
+from perfmodel.specs.loading import load_model
 
 FAMILY_PRESET = {
     "compiled": "compiled",
     "gguf": "llamacpp-cuda",
     "python": "vllm-2024",
+    "rocm": "vllm-2024-rocm",
     "eager": "eager-2023",
 }
 """Which numbers a class of engines has: serial time alone, or a floor as well."""
+LEARNS_FROM = {"rocm": "python"}
+"""Classes with one source only, and the class that its numbers come from when it is left out."""
 NEUTRAL = {
     "host.step_us": 200.0,
     "host.layer_us": 5.0,
@@ -48,6 +53,8 @@ clock and SM: round figures of such kernels over several engines."""
 EAGER_FLOOR_US = 20_000.0
 DRAWS = 4
 ROWS = 10
+FEWEST = 3
+"""Rows from which a source is fitted on other sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,35 +102,87 @@ def fit_on(table: StepTable, cases: Sequence[Case], chosen: Array, prior: Engine
     return fit_host(table.take(chosen), measured, prior, balanced(cases, chosen)).engine
 
 
-def _training(cases: Sequence[Case], family: str, origin: str) -> Array:
-    """Cases of the class from other sources; the compiled class where it has none to speak of."""
-    own = [i for i, c in enumerate(cases) if c.family == family and c.origin != origin]
-    if len(own) < ROWS:
-        own = [i for i, c in enumerate(cases) if c.family == "compiled" and c.origin != origin]
-    return np.asarray(own)
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Cases by source, and the fits of each source alone."""
+
+    table: StepTable
+    cases: Sequence[Case]
+    rows: dict[str, Array]
+    _fits: dict[tuple[str, str], Engine] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, table: StepTable, cases: Sequence[Case]) -> Sources:
+        """Group ``cases`` by source."""
+        names = np.asarray([c.source for c in cases])
+        return cls(table, cases, {n: np.flatnonzero(names == n) for n in sorted(set(names))})
+
+    def fit(self, source: str, facts: str) -> Engine:
+        """Numbers of one source, from round ones, with the set of numbers that ``facts`` has."""
+        if (source, facts) not in self._fits:
+            index = self.rows[source]
+            prior = neutral(load_engine(facts))
+            self._fits[source, facts] = fit_on(self.table, self.cases, index, prior)
+        return self._fits[source, facts]
+
+    def class_numbers(self, family: str, facts: str, without: str = "") -> Engine:
+        """A class's numbers: the geometric mean of its sources' fits, origin ``without`` left out.
+
+        Not one fit over all their rows: where sources disagree it would bend the kernels' factors
+        to make up for a host's time, and the result fits none.
+        """
+        chosen = self._of(family, without) or self._of("compiled", without)
+        base = neutral(load_engine(facts))
+        fits = [numbers_in(self.fit(source, facts)) for source in chosen]
+        mean = {n: float(np.exp(np.mean([np.log(f[n]) for f in fits]))) for n in fits[0]}
+        return with_numbers(base, mean)
+
+    def _of(self, family: str, without: str) -> list[str]:
+        found = []
+        for source, index in self.rows.items():
+            first = self.cases[index[0]]
+            if first.family == family and first.origin != without and len(index) >= FEWEST:
+                found.append(source)
+        return found
 
 
-def predict(table: StepTable, cases: Sequence[Case], seed: int = 0) -> Predictions:
+def predict(table: StepTable, cases: Sequence[Case]) -> Predictions:
     """All columns for all cases."""
     measured = np.asarray([c.measured_s for c in cases])
     unseen = np.full(len(cases), np.nan)
     ten = np.full((DRAWS, len(cases)), np.nan)
-    rng = np.random.default_rng(seed)
-    for source in sorted({c.source for c in cases}):
-        index = np.asarray([i for i, c in enumerate(cases) if c.source == source])
+    sources = Sources.of(table, cases)
+    for index in sources.rows.values():
         first = cases[index[0]]
-        facts = load_engine(_class_of(first))
-        train = _training(cases, first.family, first.origin)
-        prior = fit_on(table, cases, train, neutral(facts))
+        family = LEARNS_FROM.get(first.family, first.family)
+        prior = sources.class_numbers(family, _class_of(first), without=first.origin)
         own = table.take(index)
         unseen[index] = own.seconds(prior)
-        for draw in range(DRAWS if len(index) >= 2 * ROWS else 0):
-            used = rng.choice(len(index), ROWS, replace=False)
+        for draw in range(DRAWS if len(index) >= ROWS + 3 else 0):
+            used = choose(_features([cases[i] for i in index]), ROWS, seed=draw)
             fitted = fit_host(own.take(used), measured[index[used]], prior).engine
             seconds = own.seconds(fitted)
             seconds[used] = np.nan
             ten[draw, index] = seconds
     return Predictions(measured, table.roof_seconds(), preset_seconds(table, cases), unseen, ten)
+
+
+def _features(cases: Sequence[Case]) -> Array:
+    """What a user knows before measuring: sizes, layout, and what is timed."""
+    return np.asarray(
+        [
+            [
+                np.log2(c.batch),
+                np.log2(c.prompt),
+                np.log2(c.output),
+                2 * np.log2(c.setting.tp * c.setting.pp),
+                2 * np.log2(load_model(c.setting.model).hidden),
+                4.0 * (c.setting.quantity == "ttft"),
+                2.0 * (c.setting.weights != "bf16"),
+            ]
+            for c in cases
+        ]
+    )
 
 
 def _class_of(case: Case) -> str:

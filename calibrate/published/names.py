@@ -112,7 +112,7 @@ class EngineName:
 
     preset: str
     family: str
-    """``compiled``, ``gguf``, ``python`` or ``eager``: what an unseen source may learn from."""
+    """``compiled``, ``gguf``, ``python``, ``rocm`` or ``eager``: what an unseen source may learn from."""
     label: str = ""
     """Tells engines of one source apart."""
 
@@ -140,9 +140,9 @@ ENGINES: dict[tuple[str, str], EngineName] = {
     ),
     ("tinychat", "TinyChat"): EngineName("tinychat", "compiled", "awq"),
     ("tinychat", "PyTorch FP16 with TinyChat fused kernels (baseline)"): EngineName(
-        "tinychat", "compiled", "fp16"
+        "compiled", "compiled", "fp16"
     ),
-    ("tinychat", "FP16 baseline"): EngineName("tinychat", "compiled", "fp16"),
+    ("tinychat", "FP16 baseline"): EngineName("compiled", "compiled", "fp16"),
     ("trtllm-blogs", "TensorRT-LLM"): EngineName("trtllm", "compiled"),
     ("trtllm-static", "TensorRT-LLM"): EngineName("trtllm", "compiled"),
     ("vllm-ci", "vLLM"): EngineName("vllm-0.6", "python"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from calibrate.host import FittedEngine, fit_host
+from calibrate.host import fit_host
 from calibrate.published.cases import Case
-from calibrate.published.holdout import balanced, neutral
+from calibrate.published.holdout import Sources, balanced, neutral
 from calibrate.step_table import StepTable
 from perfmodel.specs.engine import ENGINES, Engine, load_engine
 from perfmodel.specs.engine_timing import GemmScale, Kernels
@@ -19,40 +20,53 @@ HEAD = (
     MARK + " Numbers with a fit are written by\n"
     "# `python -m calibrate.published --refit`, relative to the calibration that the source names.\n"
 )
-ALL_OF_CLASS = {"compiled": "compiled"}
-"""Presets fitted on all rows of a class instead of those that name them."""
+CLASS_PRESET = {"compiled": "compiled"}
+"""Presets that stand for a class: the mean of its sources' fits."""
 
 
-def refit(table: StepTable, cases: Sequence[Case], name: str) -> tuple[FittedEngine, list[str]]:
-    """Fit a preset from round numbers; also the sources used."""
-    family = ALL_OF_CLASS.get(name)
-    chosen = np.asarray(
-        [i for i, c in enumerate(cases) if (c.family == family if family else _named(c, name))]
-    )
+@dataclass(frozen=True, slots=True)
+class Refitted:
+    """A preset with new numbers, and what they came from."""
+
+    engine: Engine
+    sources: list[str]
+    rows: int
+    median_error: float
+    """In per cent, on the rows used."""
+    at_bound: tuple[str, ...] = ()
+
+
+def refit(table: StepTable, cases: Sequence[Case], name: str) -> Refitted:
+    """Fit a preset's numbers, starting from round ones."""
+    if name in CLASS_PRESET:
+        family = CLASS_PRESET[name]
+        chosen = np.asarray([i for i, c in enumerate(cases) if c.family == family])
+        engine = Sources.of(table, cases).class_numbers(family, name)
+        stuck: tuple[str, ...] = ()
+    else:
+        chosen = np.asarray([i for i, c in enumerate(cases) if c.setting.preset == name])
+        measured = np.asarray([cases[i].measured_s for i in chosen])
+        weights = balanced(cases, chosen)
+        fitted = fit_host(table.take(chosen), measured, neutral(load_engine(name)), weights)
+        engine, stuck = fitted.engine, fitted.at_bound
     measured = np.asarray([cases[i].measured_s for i in chosen])
-    prior = neutral(load_engine(name))
-    fitted = fit_host(table.take(chosen), measured, prior, balanced(cases, chosen))
-    return fitted, sorted({cases[i].source for i in chosen})
+    error = np.abs(table.take(chosen).seconds(engine) / measured - 1)
+    sources = sorted({cases[i].source for i in chosen})
+    return Refitted(engine, sources, len(chosen), 100 * float(np.median(error)), stuck)
 
 
-def _named(case: Case, name: str) -> bool:
-    return case.setting.preset == name
-
-
-def write_preset(fitted: FittedEngine, sources: Sequence[str], calibration: str) -> Path:
+def write_preset(new: Refitted, calibration: str) -> Path:
     """Replace the part of the preset's file below the mark."""
-    engine = fitted.engine
-    path = ENGINES / f"{engine.name}.yaml"
-    rows = len(fitted.log_residuals)
-    error = 100 * float(np.median(np.abs(np.expm1(-fitted.log_residuals))))
+    path = ENGINES / f"{new.engine.name}.yaml"
+    how = "mean of the fits of each source" if new.engine.name in CLASS_PRESET else "fitted"
     text = (
-        f"fitted on {rows} published rows ({', '.join(sources)}) over the {calibration}"
-        f" calibration; median error there {error:.1f} %"
+        f"{how} on {new.rows} published rows ({', '.join(new.sources)}) over the {calibration}"
+        f" calibration; median error there {new.median_error:.1f} %"
     )
-    if fitted.at_bound:
-        text += f"; at a bound: {', '.join(fitted.at_bound)}"
+    if new.at_bound:
+        text += f"; at a bound: {', '.join(new.at_bound)}"
     top = path.read_text(encoding="utf-8").split(MARK)[0]
-    path.write_text(top + HEAD + _sections(engine, text), encoding="utf-8")
+    path.write_text(top + HEAD + _sections(new.engine, text), encoding="utf-8")
     return path
 
 
