@@ -136,7 +136,12 @@ def fit_host(
 
     start = np.clip(centre, low + 1e-6, high - 1e-6)
     found = least_squares(
-        residuals, start, bounds=(low, high), x_scale=sigma, diff_step=1e-3, max_nfev=40
+        residuals,
+        start,
+        bounds=(low, high),
+        x_scale=sigma,
+        diff_step=[1e-3] * len(numbers),
+        max_nfev=40,
     )
     engine = engine_at(found.x)
     stuck = (found.x - low < 1e-3) | (high - found.x < 1e-3)

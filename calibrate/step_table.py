@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.inference.engine_kernels import EngineDevice, Parts, adjusted
 from perfmodel.inference.host import HostTime
@@ -23,6 +25,8 @@ from perfmodel.specs.engine_timing import EIGHT_BIT_LIMIT, FOUR_BIT_LIMIT
 from perfmodel.specs.model import Model
 from perfmodel.specs.workload import Workload
 
+Indices: TypeAlias = NDArray[np.intp]
+
 QUANTITIES = [f.name for f in fields(Parts) if f.name not in {"family", "bits"}]
 
 
@@ -32,7 +36,7 @@ class Bucket:
 
     parts: Parts
     roof_s: Array
-    step: Array
+    step: Indices
     count: Array
 
 
@@ -41,7 +45,7 @@ class StepTable:
     """Steps of all cases, and their operators in buckets."""
 
     cases: int
-    case: Array
+    case: Indices
     """The case of each step."""
     times: Array
     """How often the step takes place in the measured time."""
@@ -71,13 +75,16 @@ class StepTable:
         """Each case's time under an engine."""
         kernels = self.kernel_seconds(engine)
         host = HostTime(engine.host, engine.name, self.layers, self.sequences)  # type: ignore[arg-type]
-        added = np.maximum(self.host_speed * host.serial_s, self.host_speed * host.floor_s - kernels)
+        added = np.maximum(
+            self.host_speed * host.serial_s, self.host_speed * host.floor_s - kernels
+        )
         return self._by_case(kernels + np.where(self.host_speed > 0, added, 0.0))
 
     def _by_case(self, step_s: Array) -> Array:
-        return np.bincount(self.case, self.times * step_s, minlength=self.cases)
+        total: Array = 1.0 * np.bincount(self.case, self.times * step_s, minlength=self.cases)
+        return total
 
-    def take(self, chosen: Array) -> StepTable:
+    def take(self, chosen: NDArray[Any]) -> StepTable:
         """The table of some cases, renumbered in the order of ``chosen`` (indices)."""
         new_case = np.full(self.cases, -1)
         new_case[chosen] = np.arange(len(chosen))
@@ -102,8 +109,8 @@ class TableBuilder:
     """Collects groups of cases that share model, device and deployment."""
 
     cases: int
-    _steps: dict[str, list[Array]] = field(default_factory=lambda: defaultdict(list))
-    _buckets: dict[tuple[str, float], dict[str, list[Array]]] = field(default_factory=dict)
+    _steps: dict[str, list[NDArray[Any]]] = field(default_factory=lambda: defaultdict(list))
+    _buckets: dict[tuple[str, float], dict[str, list[NDArray[Any]]]] = field(default_factory=dict)
     _count: int = 0
 
     def add(
@@ -134,7 +141,7 @@ class TableBuilder:
 
     def _add(
         self,
-        cases: Array,
+        cases: Indices,
         times: Array,
         steps: StepSet,
         fixed: dict[str, float],
@@ -161,10 +168,10 @@ class TableBuilder:
         }
         for name, values in new.items():
             self._steps[name].append(values)
-        for key, values in _priced(steps, device):
+        for key, priced in _priced(steps, device):
             bucket = self._buckets.setdefault(key, defaultdict(list))
             bucket["step"].append(ids)
-            for name, value in values.items():
+            for name, value in priced.items():
                 bucket[name].append(spread(value))
 
     def table(self) -> StepTable:

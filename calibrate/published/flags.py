@@ -13,9 +13,11 @@ _TP2 = "prefill 5-9x faster than the roof, decode faster than a smaller batch"
 _COPIES = "copies of the 0.5.0 rows under 0.6.1: counted once"
 _REAL = "marked outliers in the source, 0.02-0.18 of the roof"
 
+_A100 = (
+    "437 439 440 446 448 449 455 458 467 471 472 474 483 510 543 549 551 552 558 561 570 579 597"
+)
 ARGONNE_FULL = frozenset(
-    (437, 439, 440, 446, 448, 449, 455, 458, 467, 471, 472, 474, 483, 510, 543, 549, 551, 552, 558)
-    + (561, 570, 579, 597, 633, 660, 684, 687, 777, 780, 145, 214, 217)
+    map(int, f"{_A100} 633 660 684 687 777 780 145 214 217".split())  # GH200, H100, MI300X
 )
 LLAMACPP_OUTLIERS = frozenset(
     [*range(272, 279, 2), *range(332, 339, 2), 376, 378, 436, 438, 468, 470]

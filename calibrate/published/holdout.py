@@ -10,7 +10,7 @@ import numpy as np
 from calibrate.design import choose
 from calibrate.host import fit_host, numbers_in, with_numbers
 from calibrate.published.cases import Case
-from calibrate.step_table import StepTable
+from calibrate.step_table import Indices, StepTable
 from perfmodel.operators.quantity import Array
 from perfmodel.specs.engine import Engine, load_engine
 from perfmodel.specs.loading import load_model
@@ -88,7 +88,7 @@ def _is_set(engine: Engine, path: str) -> bool:
     return bool(value)
 
 
-def balanced(cases: Sequence[Case], chosen: Array) -> Array:
+def balanced(cases: Sequence[Case], chosen: Indices) -> Array:
     """Weights that let each source count alike, and a row at most once."""
     names = [cases[i].source for i in chosen]
     size = {name: names.count(name) for name in set(names)}
@@ -96,7 +96,7 @@ def balanced(cases: Sequence[Case], chosen: Array) -> Array:
     return np.asarray([min(1.0, smallest / size[name]) for name in names])
 
 
-def fit_on(table: StepTable, cases: Sequence[Case], chosen: Array, prior: Engine) -> Engine:
+def fit_on(table: StepTable, cases: Sequence[Case], chosen: Indices, prior: Engine) -> Engine:
     """Numbers of ``prior`` fitted on some cases, sources weighed alike."""
     measured = np.asarray([cases[i].measured_s for i in chosen])
     return fit_host(table.take(chosen), measured, prior, balanced(cases, chosen)).engine
@@ -108,7 +108,7 @@ class Sources:
 
     table: StepTable
     cases: Sequence[Case]
-    rows: dict[str, Array]
+    rows: dict[str, Indices]
     _fits: dict[tuple[str, str], Engine] = field(default_factory=dict)
 
     @classmethod

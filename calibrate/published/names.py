@@ -112,7 +112,7 @@ class EngineName:
 
     preset: str
     family: str
-    """``compiled``, ``gguf``, ``python``, ``rocm`` or ``eager``: what an unseen source may learn from."""
+    """One of ``compiled, gguf, python, rocm, eager``: what unseen sources learn from."""
     label: str = ""
     """Tells engines of one source apart."""
 

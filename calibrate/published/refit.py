@@ -18,7 +18,7 @@ from perfmodel.specs.engine_timing import GemmScale, Kernels
 MARK = "# Below: host time and kernels."
 HEAD = (
     MARK + " Numbers with a fit are written by\n"
-    "# `python -m calibrate.published --refit`, relative to the calibration that the source names.\n"
+    "# `python -m calibrate.published --refit`, relative to the calibration that `source` names.\n"
 )
 CLASS_PRESET = {"compiled": "compiled"}
 """Presets that stand for a class: the mean of its sources' fits."""
@@ -105,5 +105,3 @@ def _folded(text: str, width: int = 96) -> list[str]:
             line = "   "
         line += f" {word}"
     return [*lines, line]
-
-

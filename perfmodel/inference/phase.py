@@ -14,6 +14,7 @@ from perfmodel.kernels.timing import Bound, KernelTime, bound_times
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, is_array, maximum
 from perfmodel.operators.record import Operator, Shape
 
+
 class Device(Protocol):
     """What prices operators: a device, or a device under an engine's kernels."""
 

@@ -29,7 +29,7 @@ def _expand(value: Quantity) -> Quantity:
 
 @dataclass(frozen=True, slots=True)
 class StepSet:
-    """Steps of a phase that share their operators, along a trailing axis where there are several."""
+    """Steps of a phase that share their operators, several along a trailing axis."""
 
     operators: tuple[Operator, ...]
     sequences: Quantity
