@@ -81,7 +81,8 @@ class StepTable:
         return self._by_case(kernels + np.where(self.host_speed > 0, added, 0.0))
 
     def _by_case(self, step_s: Array) -> Array:
-        total: Array = 1.0 * np.bincount(self.case, self.times * step_s, minlength=self.cases)
+        total: Array = np.zeros(self.cases)
+        total += np.bincount(self.case, self.times * step_s, minlength=self.cases)
         return total
 
     def take(self, chosen: NDArray[Any]) -> StepTable:
