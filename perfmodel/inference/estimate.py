@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfmodel.inference.engine_kernels import EngineDevice
 from perfmodel.inference.memory import Memory, memory_use
-from perfmodel.inference.phase import Cost, PhaseCost
+from perfmodel.inference.phase import Cost, Device, PhaseCost
 from perfmodel.inference.plan import Plan, make_plan
 from perfmodel.inference.steps import decode_all, decode_step, prefill
 from perfmodel.kernels.calibration import load_calibration
@@ -149,7 +150,7 @@ def estimate(
         hardware: a `Hardware`, or what `load_hardware` takes.
         workload: batch, prompt and output; numbers or arrays that broadcast.
         deployment: parallel layout, formats and engine settings.
-        roofline_only: the datasheet's roof, without calibration or launch cost.
+        roofline_only: the datasheet's roof, without calibration, launch cost, engine or host.
 
     Raises:
         InputError: one line that names the wrong field and what would do.
@@ -160,6 +161,10 @@ def estimate(
     plan = make_plan(model, hardware, workload, deployment or Deployment())
     calibration = None if roofline_only else load_calibration()
     device = DeviceModel(hardware, calibration, plan.deployment.execution)
+    runs: Device = device
+    host = None
+    if not roofline_only:
+        runs, host = EngineDevice(device, plan.engine.kernels), plan.engine.host
     memory = memory_use(model, hardware, workload, plan)
     new_tokens = workload.batch * (workload.prompt - workload.cached_prefix)
     ridge = _ridge_point(plan, device)
@@ -169,9 +174,9 @@ def estimate(
         workload=workload,
         plan=plan,
         calibration="datasheet roof" if calibration is None else calibration.origin,
-        prefill=Phase(prefill(model, workload, plan, device), new_tokens, ridge),
-        decode=Phase(decode_step(model, workload, plan, device), workload.batch, ridge),
-        decode_total=decode_all(model, workload, plan, device),
+        prefill=Phase(prefill(model, workload, plan, runs, host), new_tokens, ridge),
+        decode=Phase(decode_step(model, workload, plan, runs, host), workload.batch, ridge),
+        decode_total=decode_all(model, workload, plan, runs, host),
         memory=memory,
         warnings=_warnings(model, workload, plan, memory),
     )

@@ -190,6 +190,7 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
             "weights": weights,
             "activations": formats.inputs.name,
             "kv_cache": formats.cache.name,
+            "attention": deployment.attention or engine.kernels.attention_scores,
             "kv_layout": deployment.kv_layout or engine.kv_layout,
             "block_size": deployment.block_size or engine.block_size,
             "gpu_memory_utilization": deployment.gpu_memory_utilization
