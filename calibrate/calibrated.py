@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibrate.design import choose
+from calibrate.design import Indices, cover
 from calibrate.fit import Fitted, fit_form
 from calibrate.residual import fit_residual
 from calibrate.score import Score, score
@@ -46,7 +46,7 @@ class CalibratedSet:
     low: Array
     """Least of each feature among the rows used: the box inside which the fit was checked."""
     high: Array
-    used: Array
+    used: Indices
     """Indices of the rows used, into the arrays given."""
 
     def predict(self, shapes: Shapes, form: Form | None = None) -> tuple[Array, Array, Array]:
@@ -78,10 +78,16 @@ def calibrate_set(
     measured_s: Array,
     count: int = 300,
     seed: int = 0,
+    *,
+    design: Array | None = None,
 ) -> CalibratedSet:
-    """Fit ``form`` on at most ``count`` of the rows (n,), chosen to fill the features' range."""
+    """Fit ``form`` on at most ``count`` of the rows (n,), chosen to lie near all others.
+
+    ``design`` (n, d) says in which coordinates rows are near each other; the form's features
+    without it.
+    """
     every = form.features(chip, shapes)
-    used = choose(every, count, seed=seed)
+    used = cover(every if design is None else design, count, seed=seed)
     rows = {name: np.asarray(size, dtype=np.float64)[used] for name, size in shapes.items()}
     features = every[used]
     fitted = fit_form(form, chip, rows, np.asarray(measured_s)[used], seed=seed)
@@ -116,11 +122,11 @@ def intervals(left_out: Array, regime: Array, names: tuple[str, ...]) -> dict[st
 def outside(features: Array, low: Array, high: Array) -> Array:
     """How far rows (n, d) lie outside the box, as the sum over features; 0 within."""
     beyond: Array = np.maximum(low - features, 0.0) + np.maximum(features - high, 0.0)
-    return beyond.sum(axis=1)
+    return np.asarray(beyond.sum(axis=1))
 
 
 def held_out(
-    fit: CalibratedSet, shapes: Shapes, measured_s: Array, rows: Array | None = None
+    fit: CalibratedSet, shapes: Shapes, measured_s: Array, rows: Indices | None = None
 ) -> dict[str, Score]:
     """Scores on the rows that weren't used: all, each regime, and those above 10 µs."""
     measured = np.asarray(measured_s, dtype=np.float64)
