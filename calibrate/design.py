@@ -12,7 +12,7 @@ from scipy.stats import qmc
 
 from perfmodel.operators.quantity import Array
 
-Indices = NDArray[np.int64]
+Indices = NDArray[np.intp]
 NEAR = 64
 """Neighbours of a target that are tried before any free row is taken."""
 SAMPLE = 4000
@@ -34,8 +34,8 @@ def choose(features: Array, count: int, *, seed: int = 0) -> Indices:
     return _nearest_free(unit, targets)
 
 
-def cover(features: Array, count: int, *, seed: int = 0) -> Indices:
-    """Indices (≤ count) of rows of ``features`` (n, d) that lie near all others.
+def represent(features: Array, count: int, *, seed: int = 0) -> Indices:
+    """Indices (≤ count) of rows of ``features`` (n, d) that stand for the mix of all rows.
 
     The rows nearest to the centres of k-means, each feature in standard deviations. Where rows
     are dense more are taken: against `choose` this lowers the error on the rows left out by up to

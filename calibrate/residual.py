@@ -6,23 +6,24 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import Bounds, minimize
+from scipy.optimize import minimize
 
-from perfmodel.kernels.residual import Residual, matern
+from perfmodel.kernels.residual import Residual, distances, matern
 from perfmodel.operators.quantity import Array
 
 CLIP = 0.7
 """Log residuals beyond a factor of two are switched kernels or outliers: they are clipped."""
+OUTLIER = 2.5
+"""Robust deviations of all rows' errors beyond which a row's noise is widened: disturbed rows (a
+twentieth of the FP8 rows of the B200 are 1.5 to 3 times too slow) must not bend their
+neighbourhood."""
+PASSES = 3
+"""Fits; each takes its rows' noise from the one before."""
 LENGTH = 1.5
 """Centre of the prior on a length, in standard deviations of its feature."""
 LENGTH_SIGMA = 1.0
 NOISE = 0.04
 NOISE_SIGMA = 0.7
-ROUNDS = 2
-"""How often rows are weighed anew by how far they lie from what the others say."""
-CUT = 2.5
-"""Deviations beyond which a row's noise is widened: disturbed measurements (a twentieth of the
-FP8 rows of the B200 are 1.5 to 3 times too slow) must not bend their neighbourhood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,15 @@ class _Evidence:
         return float(loss + 0.5 * (off**2).sum()), slope + off / self.sigma
 
     def _length_slopes(self, theta: Array, pull: Array) -> Array:
-        """Derivatives by log lengths: dk/dlog l = 5/3 (1 + a) exp(-a) (Δ/l)², a = √5 distance."""
+        """Derivatives by log lengths: dk/dlog l = 5/3 (1 + a) exp(-a) (Δ/l)², a = √5 distance.
+
+        The sum over pairs of c·(xᵢ − xⱼ)² is 2·Σ cᵢ xᵢ² − 2·xᵀc x: no (n, n, d) array is held.
+        """
         scaled = self.x / np.exp(theta[:-2])
-        square = (scaled[:, None, :] - scaled[None, :, :]) ** 2
-        a = np.sqrt(5 * square.sum(axis=2))
+        a = distances(scaled, scaled)
         common = pull * np.exp(2 * theta[-2]) * (5 / 3) * (1 + a) * np.exp(-a)
-        slopes: Array = np.einsum("ij,ijd->d", common, square)
+        alone = (scaled**2 * common.sum(axis=1)[:, None]).sum(axis=0)
+        slopes: Array = 2 * (alone - (scaled * (common @ scaled)).sum(axis=0))
         return slopes
 
 
@@ -86,17 +90,24 @@ def fit_residual(features: Array, log_residuals: Array) -> FittedResidual:
     """
     x = np.atleast_2d(features)
     y = np.clip(log_residuals, -CLIP, CLIP)
-    scale = np.ones(len(y))
-    theta = None
-    for _ in range(ROUNDS + 1):
-        evidence = _evidence(x, y, scale)
-        theta = _best(evidence, evidence.centre if theta is None else theta)
+    spread = np.maximum(x.std(axis=0), 1e-3)
+    centre = np.append(np.log(spread * LENGTH), np.log([max(y.std(), 0.02), NOISE]))
+    sigma = np.append(np.full(len(spread) + 1, LENGTH_SIGMA), NOISE_SIGMA)
+    bounds = [(c - 3, c + 4) for c in centre[:-2]]
+    bounds += [(np.log(0.003), np.log(1.0)), (np.log(0.005), np.log(0.5))]
+    theta, scale = centre, np.ones(len(y))
+    for _ in range(PASSES):
+        evidence = _Evidence(x, y, scale, centre, sigma)
+        found = minimize(
+            evidence, theta, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 100}
+        )
+        theta = found.x
         inverse = np.linalg.inv(evidence.covariance(theta)[0])
         weights = inverse @ y
         left = weights / np.diag(inverse)
-        spread = max(float(np.median(np.abs(left))) * 1.4826, 1e-6)
-        scale = np.maximum(1.0, (left / (CUT * spread)) ** 2)
-    assert theta is not None  # noqa: S101  (there is at least one round)
+        # The median is what outliers leave alone; the process's own deviation grows with them.
+        typical = max(float(np.median(np.abs(left))) * 1.4826, 1e-6)
+        scale = np.maximum(1.0, (left / (OUTLIER * typical)) ** 2)
     lengths = np.exp(theta[:-2])
     return FittedResidual(
         Residual(
@@ -108,25 +119,3 @@ def fit_residual(features: Array, log_residuals: Array) -> FittedResidual:
         noise=float(np.exp(theta[-1])),
         left_out=left + (log_residuals - y),
     )
-
-
-def _evidence(x: Array, y: Array, noise_scale: Array) -> _Evidence:
-    spread = np.maximum(x.std(axis=0), 1e-3)
-    centre = np.append(np.log(spread * LENGTH), np.log([max(y.std(), 0.02), NOISE]))
-    sigma = np.append(np.full(len(spread) + 1, LENGTH_SIGMA), NOISE_SIGMA)
-    return _Evidence(x, y, noise_scale, centre, sigma)
-
-
-def _best(evidence: _Evidence, start: Array) -> Array:
-    """Hyperparameters of the highest posterior."""
-    low, high = evidence.centre - 3, evidence.centre + 4
-    low[-2:], high[-2:] = np.log([0.003, 0.005]), np.log([1.0, 0.5])
-    found = minimize(
-        evidence,
-        np.clip(start, low, high),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=Bounds(low, high),
-        options={"maxiter": 100},
-    )
-    return np.asarray(found.x)
