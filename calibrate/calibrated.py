@@ -150,7 +150,7 @@ def intervals(left_out: Array, regime: Array, names: tuple[str, ...]) -> dict[st
 def outside(features: Array, low: Array, high: Array) -> Array:
     """How far rows (n, d) lie outside the box, as the sum over features; 0 within."""
     beyond: Array = np.maximum(low - features, 0.0) + np.maximum(features - high, 0.0)
-    return beyond.sum(axis=1)
+    return np.asarray(beyond.sum(axis=1))
 
 
 def held_out(

@@ -9,7 +9,7 @@ tile doubles the error, no split adds half of it).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,10 @@ class GemmForm:
     warm: bool = True
     """Whether operands that fit L2 are found there, as in a benchmark's loop; inside a model's
     step the weights are cold."""
+
+    def in_step(self) -> GemmForm:
+        """The same multiply inside a model's step: cold, launched by a graph, its input ready."""
+        return replace(self, warm=False, quantises_input=False, waits_for_host=False)
 
     @property
     def name(self) -> str:
@@ -146,7 +150,8 @@ class GemmForm:
         if not self.warm or chip.l2_bytes <= 0:
             return np.asarray(time)
         kept = 1 / (1 + ((read + write) / (values["l2_share"] * chip.l2_bytes)) ** FALL)
-        return time * (1 - kept * (1 - values["memory"] / values["l2_speed"]))
+        gain = values["l2_gain"]
+        return time * (1 - kept * gain / (1 + gain))
 
     def features(self, chip: Chip, shapes: Shapes) -> Array:
         """Logs of the sizes, tiles per SM, the tile's rows and their fill; 1 for a vector."""
@@ -226,7 +231,9 @@ MULTIPLY = (
 SPLIT = (Parameter("split", "us", 1.0, 0.05, 20, 0.8, "launch of the sum over splits"),)
 WARM = (
     Parameter("l2_share", "share", 0.4, 0.02, 2.0, 0.6, "of L2 that stays warm between calls"),
-    Parameter("l2_speed", "-", 2.0, 0.5, 8.0, 0.5, "bandwidth of warm reads over the device's"),
+    Parameter(
+        "l2_gain", "-", 0.5, 0.005, 8.0, 1.0, "how much faster warm bytes come than cold ones"
+    ),
 )
 HOST = (
     Parameter("host", "us", 100, 5, 1000, 0.7, "least time of a call"),
