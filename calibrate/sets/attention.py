@@ -69,16 +69,20 @@ def chip_of(hardware: Hardware, kernels: str, kv_dtype: str) -> Chip:
     )
 
 
-def form_for(family: Family, kernels: str) -> Form:
-    """The form with the rules of the kernels that the rows name, joined by blanks."""
+def form_for(family: Family, kernels: str, *, cold: bool = False) -> Form:
+    """The form with the rules of the kernels that the rows name, joined by blanks.
+
+    ``cold``: keys come from device memory, as in a model's step; measured calls repeat. The
+    forms of MLA have no warm share.
+    """
     if family == "mla_decode":
         return MlaDecode()
     if family == "mla_prefill":
         until = [tokens for name, tokens in ABSORBED_UNTIL.items() if name in kernels]
         return MlaPrefill(absorbed_until=until[0] if until else 0)
     if family == "attention_prefill":
-        return AttentionPrefill(kernel=_kernel(kernels))
-    return AttentionDecode(kernel=_kernel(kernels))
+        return AttentionPrefill(cold=cold, kernel=_kernel(kernels))
+    return AttentionDecode(cold=cold, kernel=_kernel(kernels))
 
 
 def _kernel(kernels: str) -> Kernel:
@@ -94,11 +98,12 @@ def calibrate_attention(
     hardware: Hardware,
     count: int = 300,
     seed: int = 0,
+    folds: int = FOLDS,
 ) -> tuple[CalibratedSet, Mapping[str, Score]]:
     """Fit a family on at most ``count`` rows of ``table``; score it on all others by regime."""
     kernels = " ".join(sorted(table["kernel"].unique()))
     chip = chip_of(hardware, kernels, str(table["kv_dtype"].iloc[0]))
     shapes, measured = rows_of(table)
     form = form_for(family, kernels)
-    fitted = calibrate_set(form, chip, shapes, measured, count, seed, pick=represent, folds=FOLDS)
+    fitted = calibrate_set(form, chip, shapes, measured, count, seed, pick=represent, folds=folds)
     return fitted, held_out(fitted, shapes, measured)
