@@ -15,11 +15,11 @@ from perfmodel.operators.masks import causal_pairs
 H100 = Chip(peak=989.4e12, bandwidth=3350e9, sm_count=132, clock_hz=1.83e9, l2_bytes=50e6)
 LONE = Chip(peak=1e12, bandwidth=1e11, sm_count=1, clock_hz=1e9, l2_bytes=1e6)
 KERNELS = ("any", "fa2", "fa3", "trtllm", "flashinfer")
+MLA_KERNELS = ("flash_attn", "flashmla", "triton")
 FORMS = [
     *(AttentionDecode(kernel=kernel) for kernel in KERNELS),
     *(AttentionPrefill(kernel=kernel) for kernel in KERNELS),
-    MlaDecode(),
-    MlaPrefill(absorbed_until=128),
+    *(form(kernel=kernel) for form in (MlaDecode, MlaPrefill) for kernel in MLA_KERNELS),
 ]
 
 
