@@ -139,7 +139,7 @@ class AttentionDecode:
         cut = keys < shapes["kv_len"]
         packed = self._packed(shapes)
         rows = np.where(packed, heads / kv_heads * q_len, q_len)
-        sixteen = np.minimum(rows, ROWS) / 16
+        sixteen = self._tile_rows(rows) / 16
         start = v["tp"] * MICROSECOND * (1 + v["tg"] * sixteen * wide) * wide ** v["hp"]
         block = v["tb"] * MICROSECOND * (1 + v["cg"] * sixteen) * wide ** v["hx"]
         return Units(
@@ -149,6 +149,12 @@ class AttentionDecode:
             blocks=np.ceil(keys / BLOCK) + cut,
             splittable=packed,
         )
+
+    def _tile_rows(self, rows: Array) -> Array:
+        """Query rows for which a unit does work; TensorRT-LLM has tiles of 8, 16, 32 and 64."""
+        if self.kernel == "trtllm":
+            rows = 2 ** np.ceil(np.log2(np.maximum(rows, 8.0)))
+        return np.minimum(rows, float(ROWS))
 
     @property
     def _splits(self) -> tuple[int, ...]:
@@ -185,7 +191,7 @@ class AttentionDecode:
         parts = [
             np.log(batch), np.log(keys), np.log(kv_heads), np.log(rows), np.log(width),
             np.maximum(fill, 0.0), np.maximum(held, 0.0), np.minimum(held, 0.0),
-            1.0 * (keys < kv_len), 1.0 * (rows == 1), 1.0 * (rows > 32),
+            1.0 * (keys < kv_len), 1.0 * (rows == 1), np.log(self._tile_rows(rows)),
             1.0 * (width == 192), 1.0 * (width > 256), 1.0 * alone,
             1.0 * (batch > CAPTURED), 1.0 * (keys > BLOCK),
         ]  # fmt: skip
