@@ -53,6 +53,7 @@ PARAMETERS = (
     Parameter("hx", "-", 0.9, 0.2, 2.5, 0.4, "its exponent in head size"),
     Parameter("cw", "-", 1.2, 0.5, 4.0, 0.4, "its cost where a window cuts"),
     Parameter("ts", "us", 2.0, 0.05, 30.0, 0.8, "merging the splits"),
+    Parameter("tl", "us", 0.1, 0.002, 3.0, 0.8, "per split, merged one after the other"),
     Parameter("tc", "-", 1.0, 0.05, 20.0, 0.8, "passes over the splits' partial results"),
 )
 FA3_PARAMETERS = (
@@ -100,7 +101,7 @@ class AttentionDecode:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """18 numbers and up to 2 of the kernel, strongly correlated among themselves."""
+        """19 numbers and up to 2 of the kernel, strongly correlated among themselves."""
         return PARAMETERS + OWN_PARAMETERS.get(self.kernel, ())
 
     @property
@@ -134,7 +135,8 @@ class AttentionDecode:
             time = norm_sum(np.maximum(work, roof), memory, v["p"])
             if split > 1:
                 # Each split writes a partial result in float32.
-                time = time + v["ts"] * us + split * v["tc"] * 2 * outputs / chip.bandwidth
+                passed = v["tc"] * 2 * outputs / chip.bandwidth
+                time = time + v["ts"] * us + split * (v["tl"] * us + passed)
                 time = np.where((split <= units.blocks) & units.splittable, time, np.inf)
             best = time if best is None else np.minimum(best, time)
         fixed = v["t0"] * us + v["t1"] * us * np.log2(batch) + self._beside(chip, v, shapes)
