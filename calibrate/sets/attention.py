@@ -67,18 +67,21 @@ def chip_of(hardware: Hardware, kernels: str, kv_dtype: str) -> Chip:
     )
 
 
-def form_for(family: Family, kernels: str, *, cold: bool = False) -> Form:
+def form_for(
+    family: Family, kernels: str, *, cold: bool = False, capability: str | None = None
+) -> Form:
     """The form with the rules of the kernels that the rows name, joined by blanks.
 
     ``cold``: keys come from device memory, as in a model's step; measured calls repeat. The
-    forms of MLA have no warm share.
+    forms of MLA have no warm share. ``capability`` is CUDA's, as a hardware profile states it.
     """
     if family == "mla_decode":
         return MlaDecode(kernel=_mla_kernel(kernels))
     if family == "mla_prefill":
         return MlaPrefill(kernel=_mla_kernel(kernels))
     if family == "attention_prefill":
-        return AttentionPrefill(cold=cold, kernel=_kernel(kernels))
+        small = capability in ("8.6", "8.9")
+        return AttentionPrefill(cold=cold, kernel=_kernel(kernels), small=small)
     return AttentionDecode(cold=cold, kernel=_kernel(kernels))
 
 
@@ -107,6 +110,6 @@ def calibrate_attention(
     kernels = " ".join(sorted(table["kernel"].unique()))
     chip = chip_of(hardware, kernels, str(table["kv_dtype"].iloc[0]))
     shapes, measured = rows_of(table)
-    form = form_for(family, kernels)
+    form = form_for(family, kernels, capability=hardware.compute_capability)
     fitted = calibrate_set(form, chip, shapes, measured, count, seed, pick=represent, folds=folds)
     return fitted, held_out(fitted, shapes, measured)

@@ -192,9 +192,7 @@ class AttentionDecode:
         return np.zeros(())
 
     def _copied(self, shapes: Shapes) -> Flags:
-        """Where FlashAttention-2 transposes packed heads: with one sequence or KV head they lie
-        as they should.
-        """
+        """Where FlashAttention-2 transposes packed heads: not for one sequence or one KV head."""
         several = (shapes["batch"] > 1) & (shapes["kv_heads"] > 1)
         copied: Flags = several & self._packed(shapes) & (self.kernel == "fa2")
         return copied
