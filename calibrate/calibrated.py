@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from calibrate.design import choose
+from calibrate.design import Indices, choose
 from calibrate.fit import Fitted, fit_form
 from calibrate.residual import fit_residual
 from calibrate.score import Score, score
@@ -20,6 +21,13 @@ FEW = 30
 """Rows below which a regime takes its interval from all rows, and a set has no correction."""
 WIDEN = 0.25
 """Growth of the interval's log half-width for each factor of e that a feature lies outside."""
+
+
+class Pick(Protocol):
+    """A design: which of the rows of ``features`` (n, d) to use, as indices."""
+
+    def __call__(self, features: Array, count: int, *, seed: int = 0) -> Indices:
+        """At most ``count`` indices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +54,7 @@ class CalibratedSet:
     low: Array
     """Least of each feature among the rows used: the box inside which the fit was checked."""
     high: Array
-    used: Array
+    used: Indices
     """Indices of the rows used, into the arrays given."""
 
     def predict(self, shapes: Shapes, form: Form | None = None) -> tuple[Array, Array, Array]:
@@ -78,10 +86,17 @@ def calibrate_set(
     measured_s: Array,
     count: int = 300,
     seed: int = 0,
+    *,
+    pick: Pick = choose,
+    folds: int = 0,
 ) -> CalibratedSet:
-    """Fit ``form`` on at most ``count`` of the rows (n,), chosen to fill the features' range."""
+    """Fit ``form`` on at most ``count`` of the rows (n,), picked by their features.
+
+    Intervals rest on rows left out of the correction one at a time, or, with ``folds``, on rows
+    left out of the whole fit in that many parts: slower, and honest about the form's freedom.
+    """
     every = form.features(chip, shapes)
-    used = choose(every, count, seed=seed)
+    used = pick(every, count, seed=seed)
     rows = {name: np.asarray(size, dtype=np.float64)[used] for name, size in shapes.items()}
     features = every[used]
     fitted = fit_form(form, chip, rows, np.asarray(measured_s)[used], seed=seed)
@@ -89,6 +104,8 @@ def calibrate_set(
     if len(used) >= FEW:
         learned = fit_residual(features, fitted.log_residuals)
         residual, left = learned.residual, learned.left_out
+        if folds:
+            left = left_out_of_fit(form, chip, rows, np.asarray(measured_s)[used], folds, seed)
     return CalibratedSet(
         form=form,
         chip=chip,
@@ -99,6 +116,23 @@ def calibrate_set(
         high=features.max(axis=0),
         used=used,
     )
+
+
+def left_out_of_fit(
+    form: Form, chip: Chip, shapes: Shapes, measured_s: Array, folds: int, seed: int = 0
+) -> Array:
+    """log(measured / predicted) (n,) of each row by parameters and correction fitted without it."""
+    part = np.random.default_rng(seed).permutation(len(measured_s)) % folds
+    left = np.empty(len(measured_s))
+    for fold in range(folds):
+        kept, out = part != fold, part == fold
+        known = {name: size[kept] for name, size in shapes.items()}
+        asked = {name: size[out] for name, size in shapes.items()}
+        fitted = fit_form(form, chip, known, measured_s[kept], starts=1, seed=seed)
+        learned = fit_residual(form.features(chip, known), fitted.log_residuals).residual
+        left[out] = np.log(measured_s[out] / form.seconds(chip, fitted.values, asked))
+        left[out] -= learned.correction(form.features(chip, asked))
+    return left
 
 
 def intervals(left_out: Array, regime: Array, names: tuple[str, ...]) -> dict[str, Interval]:
@@ -116,7 +150,7 @@ def intervals(left_out: Array, regime: Array, names: tuple[str, ...]) -> dict[st
 def outside(features: Array, low: Array, high: Array) -> Array:
     """How far rows (n, d) lie outside the box, as the sum over features; 0 within."""
     beyond: Array = np.maximum(low - features, 0.0) + np.maximum(features - high, 0.0)
-    return beyond.sum(axis=1)
+    return np.asarray(beyond.sum(axis=1))
 
 
 def held_out(

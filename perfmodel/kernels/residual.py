@@ -36,9 +36,15 @@ class Residual:
         return out
 
 
+def distances(a: Array, b: Array) -> Array:
+    """√5 times the distance (m, n) between rows of ``a`` (m, d) and ``b`` (n, d)."""
+    square = (a**2).sum(1)[:, None] + (b**2).sum(1)[None, :] - 2 * (a @ b.T)
+    distance: Array = np.sqrt(5 * np.maximum(square, 0.0))
+    return distance
+
+
 def matern(a: Array, b: Array) -> Array:
     """Matérn-5/2 correlations (m, n) of rows of ``a`` (m, d) and ``b`` (n, d) at unit length."""
-    square = (a**2).sum(1)[:, None] + (b**2).sum(1)[None, :] - 2 * (a @ b.T)
-    distance = np.sqrt(5 * np.maximum(square, 0.0))
+    distance = distances(a, b)
     correlation: Array = (1 + distance + distance**2 / 3) * np.exp(-distance)
     return correlation

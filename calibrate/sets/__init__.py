@@ -1,0 +1,1 @@
+"""Families of kernels: which rows they have, and which form describes them on which chip."""
