@@ -54,9 +54,7 @@ def _body(model: Model, step: Step, plan: Plan) -> tuple[Operator, ...]:
     return body_operators(model, step, plan.formats, plan.parallel, fused_attention=fused)
 
 
-def _chunked_body(
-    model: Model, workload: Workload, plan: Plan, chunk: int
-) -> Iterator[StepSet]:
+def _chunked_body(model: Model, workload: Workload, plan: Plan, chunk: int) -> Iterator[StepSet]:
     """All chunks as a trailing axis: the j-th processes what is left after j·chunk tokens."""
     new = _expand(as_quantity(workload.prompt - workload.cached_prefix))
     sequences = _expand(plan.replica_sequences(workload))

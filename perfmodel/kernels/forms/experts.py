@@ -36,7 +36,9 @@ PARAMETERS = (
     Parameter("inter_passes", "-", 3, 0.05, 50, 0.8, "passes over inter/tp per pair"),
     Parameter("away", "-", 0.7, 0.01, 10, 1.0, "the same for pairs of other ranks, as a share"),
     Parameter("warm", "-", 0.3, 0.02, 1.5, 0.8, "share of L2 within which weights stay warm"),
-    Parameter("warm_rate", "-", 2.0, 1.0, 10, 0.5, "bandwidth of warm weights over device memory's"),
+    Parameter(
+        "warm_rate", "-", 2.0, 1.0, 10, 0.5, "bandwidth of warm weights over device memory's"
+    ),
 )
 
 
