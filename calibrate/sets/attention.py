@@ -13,7 +13,7 @@ from calibrate.design import represent
 from calibrate.score import Score
 from perfmodel.kernels.forms import mla
 from perfmodel.kernels.forms.attention_decode import AttentionDecode
-from perfmodel.kernels.forms.attention_parts import Kernel
+from perfmodel.kernels.forms.attention_parts import Kernel, narrow_products
 from perfmodel.kernels.forms.attention_prefill import AttentionPrefill
 from perfmodel.kernels.forms.base import Chip, Form
 from perfmodel.kernels.forms.mla import MlaDecode, MlaPrefill
@@ -54,7 +54,7 @@ def rows_of(table: pd.DataFrame) -> tuple[dict[str, Array], Array]:
 
 def chip_of(hardware: Hardware, kernels: str, kv_dtype: str) -> Chip:
     """The constants for kernels that multiply in fp8 where the cache is fp8, else in bf16."""
-    narrow = kv_dtype == "fp8" and any(name in kernels for name in ("fa3", "trtllm"))
+    narrow = narrow_products(kernels, kv_dtype)
     peak = hardware.peak("fp8" if narrow else "bf16")
     if peak is None:
         raise ValueError(f"{hardware.name} states no peak for these kernels")
