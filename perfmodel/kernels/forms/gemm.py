@@ -154,7 +154,7 @@ class GemmForm:
         return time * (1 - kept * gain / (1 + gain))
 
     def features(self, chip: Chip, shapes: Shapes) -> Array:
-        """Logs of sizes, tiles per SM, the tile's rows and bytes; the rows' fill; 1 for a vector."""
+        """Logs of sizes, tiles per SM, tile rows and bytes; the fill of rows; 1 for a vector."""
         m, n, k = (size.ravel() for size in _sizes(shapes))
         rows = self._tile_rows(m, n)
         load = np.ceil(m / 128) * np.ceil(n / 128) / chip.sm_count
