@@ -16,7 +16,6 @@ from calibrate.sets.gemm import calibrate_gemm
 from calibrate.write import FittedSet
 from perfmodel.errors import InputError
 from perfmodel.kernels.calibration_file import form_facts
-from perfmodel.kernels.forms.attention_parts import narrow_products
 from perfmodel.kernels.forms.gemm_stack import FORMATS
 from perfmodel.specs.hardware import Hardware
 
@@ -37,6 +36,14 @@ class Named:
 def short(dtype: str) -> str:
     """The name of a format in a set's name."""
     return SHORT.get(dtype, dtype)
+
+
+def arithmetic_of(peak: float, hardware: Hardware) -> str:
+    """The multiply-add whose dense peak a fit took."""
+    for name in ("bf16", "fp16", "fp8", "fp4", "int8", "fp32"):
+        if hardware.peak(name) == peak:
+            return name
+    raise ValueError(f"{hardware.name} has no peak of {peak:g} FLOP/s")
 
 
 def _fitted(
@@ -67,7 +74,7 @@ def attention_sets(family: Any) -> Callable[[pd.DataFrame, Hardware, int], Itera
         for dtype, part in table.groupby("kv_dtype"):
             kernels = " ".join(sorted(part["kernel"].astype(str).unique()))
             calibrated, scores = calibrate_attention(family, part, hardware, rows)
-            arithmetic = "fp8" if narrow_products(kernels, str(dtype)) else "bf16"
+            arithmetic = arithmetic_of(calibrated.chip.peak, hardware)
             yield Named(
                 f"{family}.{short(str(dtype))}", _fitted(calibrated, scores, arithmetic, kernels)
             )

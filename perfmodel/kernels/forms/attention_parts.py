@@ -79,11 +79,3 @@ class MemoryTerm:
         warm = 1 / (1 + (traffic / self.edge) ** self.sharpness)
         time: Array = traffic * (warm / self.cached + (1 - warm) / self.device)
         return time
-
-
-def narrow_products(kernels: str, kv_dtype: str) -> bool:
-    """Whether kernels of these names multiply an fp8 cache in fp8.
-
-    FlashAttention-3 and TensorRT-LLM do; the others widen it first.
-    """
-    return kv_dtype == "fp8" and any(name in kernels for name in ("fa3", "trtllm"))
