@@ -141,8 +141,9 @@ def intervals(left_out: Array, regime: Array, names: tuple[str, ...]) -> dict[st
     for number, name in enumerate(names):
         mine = left_out[regime == number]
         rows = mine if len(mine) >= FEW else left_out
-        tail = (1 - COVERAGE) / 2 * len(rows) / (len(rows) + 1)
-        low, high = np.quantile(rows, [tail, 1 - tail])
+        tail = (1 - COVERAGE) / 2
+        # Weibull's positions: the k-th of n residuals is exceeded by 1 − k/(n + 1) of new ones.
+        low, high = np.quantile(rows, [tail, 1 - tail], method="weibull")
         out[name] = Interval(min(float(low), 0.0), max(float(high), 0.0), len(rows))
     return out
 
