@@ -19,7 +19,8 @@ from perfmodel.errors import InputError
 from perfmodel.kernels.forms.attention_decode import AttentionDecode
 from perfmodel.kernels.forms.attention_prefill import AttentionPrefill
 from perfmodel.kernels.forms.base import Form
-from perfmodel.kernels.forms.experts import Experts
+from perfmodel.kernels.forms.collective import CollectiveForm
+from perfmodel.kernels.forms.experts import ExpertsForm
 from perfmodel.kernels.forms.gemm import GemmForm
 from perfmodel.kernels.forms.mla import MlaDecode, MlaPrefill
 from perfmodel.kernels.kernel_set import Interval, KernelSet
@@ -33,7 +34,8 @@ FORMS: dict[str, type[Any]] = {
     "attention-prefill": AttentionPrefill,
     "mla-decode": MlaDecode,
     "mla-prefill": MlaPrefill,
-    "experts-tiles": Experts,
+    "experts-tiles": ExpertsForm,
+    "collective": CollectiveForm,
 }
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
