@@ -41,10 +41,10 @@ class FamilyCases(Spec):
     """The cases of one family: ``count`` drawn over ``axes``, and those of ``also``."""
 
     count: Whole = 0
-    axes: dict[str, Axis] = {}
+    axes: dict[str, Axis] = Field(default_factory=dict)
     also: tuple[dict[str, int | str], ...] = ()
     """Cases written out; columns that they leave away come from ``fixed``."""
-    fixed: dict[str, int | str] = {}
+    fixed: dict[str, int | str] = Field(default_factory=dict)
     max_call_s: Positive | None = None
     """Shapes whose estimated call is longer aren't drawn (default: the file's)."""
 

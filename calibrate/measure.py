@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from calibrate.cases_file import CasesFile
 from calibrate.device import Device
 from calibrate.plan import Case, Plan, key_of
 from calibrate.roof import Roof
-from calibrate.rows import SHAPE_FIRST, Provenance, Result, Row, RowFile, Status
+from calibrate.rows import SHAPE_FIRST, Provenance, Result, Row, RowFile
 from calibrate.runs.base import Bench, Prepared, Value, Work
 from calibrate.runs.registry import CEILINGS, family
 from calibrate.state import State, merge
 from calibrate.timing import Settings, Timing, measure
 from perfmodel import __version__
 from perfmodel.errors import InputError, PerfmodelError
+from perfmodel.units import GIGA, TERA
 
 Progress = Callable[[Case, Row], None]
+Found: TypeAlias = tuple[Prepared, Timing, str]
+"""What was run, its timing, and the method of timing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +120,20 @@ class Runner:
         work = family(case.family).work(case.shape)
         before = self._device.state()
         try:
-            prepared, timing, method = self._time(case)
-        except Exception as error:  # noqa: BLE001  (one shape's fault mustn't end the run)
-            result = self._failed(work, reason_of(error))
+            found = self._time(case)
+        except Exception as error:
+            result = failed_result(work, reason_of(error), self._settings, warm=self._bench.warm)
         else:
-            result = self._result(case, work, prepared, timing, method)
-        state = merge([_without_load(before), self._device.state()])
+            roof = self._roof or Roof()
+            if case.family in CEILINGS:
+                raise_roof(roof, case.family, work, found[1].fastest_s)
+            result = ok_result(work, found, self._settings, roof, warm=self._bench.warm)
+        # The load read before was that of the case before.
+        state = merge([replace(before, others_busy=None), self._device.state()])
         self._device.release()
         return Row(case.family, case.shape, result, state, self._provenance, now())
 
-    def _time(self, case: Case) -> tuple[Prepared, Timing, str]:
+    def _time(self, case: Case) -> Found:
         with self._bench.torch.inference_mode():
             prepared = family(case.family).prepare(case.shape, self._bench)
             with prepared.context():
@@ -140,58 +147,65 @@ class Runner:
                 timing = measure(timer, self._settings, once)
         return prepared, timing, timer.method
 
-    def _result(
-        self, case: Case, work: Work, prepared: Prepared, timing: Timing, method: str
-    ) -> Result:
-        roof = self._roof or Roof()
-        flops_per_s, bytes_per_s = work.flops / timing.seconds, work.bytes / timing.seconds
-        if case.family in CEILINGS:
-            raise_roof(roof, case.family, work, timing.fastest_s)
-        share, limit = roof.share(work, timing.seconds)
-        return Result(
-            status="ok",
-            reason="",
-            latency_us=timing.seconds * 1e6,
-            fastest_us=timing.fastest_s * 1e6,
-            spread=timing.spread,
-            error=timing.error,
-            tolerance=self._settings.tolerance,
-            reached=timing.reached,
-            quality=timing.quality,
-            samples=timing.samples,
-            discarded=timing.discarded,
-            repeats=timing.repeats,
-            method=method,
-            cache="warm" if self._bench.warm else "cold",
-            copies=prepared.copies,
-            flops=work.flops,
-            bytes=work.bytes,
-            tflops=flops_per_s / 1e12,
-            gb_s=bytes_per_s / 1e9,
-            roof_share=share,
-            roof=limit,
-            roof_source=roof.source,
-            flag="above_roof" if share > 1.0 else "",
-        )
 
-    def _failed(self, work: Work, reason: str) -> Result:
-        values: dict[str, Any] = {f.name: 0 for f in fields(Result)}
-        status: Status = "failed"
-        values |= {name: 0.0 for name in FLOATS} | {
-            "status": status,
-            "reason": reason,
-            "tolerance": self._settings.tolerance,
-            "reached": False,
-            "quality": "none",
-            "method": "none",
-            "cache": "warm" if self._bench.warm else "cold",
-            "flops": work.flops,
-            "bytes": work.bytes,
-            "roof": "none",
-            "roof_source": "none",
-            "flag": "",
-        }
-        return Result(**values)
+def ok_result(work: Work, found: Found, settings: Settings, roof: Roof, *, warm: bool) -> Result:
+    """A timed case as a result, with its share of the roof."""
+    prepared, timing, method = found
+    share, limit = roof.share(work, timing.seconds)
+    return Result(
+        status="ok",
+        reason="",
+        latency_us=timing.seconds * 1e6,
+        fastest_us=timing.fastest_s * 1e6,
+        spread=timing.spread,
+        error=timing.error,
+        tolerance=settings.tolerance,
+        reached=timing.reached,
+        quality=timing.quality,
+        samples=timing.samples,
+        discarded=timing.discarded,
+        repeats=timing.repeats,
+        method=method,
+        cache="warm" if warm else "cold",
+        copies=prepared.copies,
+        flops=work.flops,
+        bytes=work.bytes,
+        tflops=work.flops / timing.seconds / TERA,
+        gb_s=work.bytes / timing.seconds / GIGA,
+        roof_share=share,
+        roof=limit,
+        roof_source="none" if limit == "none" else roof.source,
+        flag="above_roof" if share > 1.0 else "",
+    )
+
+
+def failed_result(work: Work, reason: str, settings: Settings, *, warm: bool) -> Result:
+    """A case without a time, with its reason."""
+    return Result(
+        status="failed",
+        reason=reason,
+        latency_us=0.0,
+        fastest_us=0.0,
+        spread=0.0,
+        error=0.0,
+        tolerance=settings.tolerance,
+        reached=False,
+        quality="none",
+        samples=0,
+        discarded=0,
+        repeats=0,
+        method="none",
+        cache="warm" if warm else "cold",
+        copies=0,
+        flops=work.flops,
+        bytes=work.bytes,
+        tflops=0.0,
+        gb_s=0.0,
+        roof_share=0.0,
+        roof="none",
+        roof_source="none",
+        flag="",
+    )
 
 
 def raise_roof(roof: Roof, name: str, work: Work, fastest_s: float) -> None:
@@ -202,27 +216,16 @@ def raise_roof(roof: Roof, name: str, work: Work, fastest_s: float) -> None:
         roof.raise_to(work.arithmetic, work.flops / fastest_s, 0.0)
 
 
-FLOATS = ("latency_us", "fastest_us", "spread", "error", "tflops", "gb_s", "roof_share")
-
-
-def _without_load(state: State) -> State:
-    """A reading before a case: its neighbours' load was during the case before."""
-    return State(
-        state.clock_mhz, state.memory_clock_mhz, state.power_w, state.temperature_c,
-        state.throttle, None, state.note,
-    )  # fmt: skip
-
-
 def columns(name: str) -> list[str]:
     """The columns of a family's file."""
-    shape = [*SHAPE_FIRST, *family(name).columns]
-    return [
-        *shape,
-        *(f.name for f in fields(Result)),
-        *(f.name for f in fields(State)),
-        *(f.name for f in fields(Provenance)),
-        "date",
-    ]
+    return result_columns(family(name).columns)
+
+
+def result_columns(shape: Iterable[str]) -> list[str]:
+    """The columns of a file whose cases have the columns ``shape``."""
+    records = (Result, State, Provenance)
+    names = [field.name for record in records for field in fields(record)]
+    return [*SHAPE_FIRST, *shape, *names, "date"]
 
 
 def provenance(device: Device) -> Provenance:
