@@ -43,7 +43,7 @@ class Result:
     """Median time of one call."""
     fastest_us: float
     spread: float
-    """Robust standard deviation of the samples over the median."""
+    """Standard deviation of the samples by their interquartile range, over the median."""
     error: float
     """Relative half-width of the median's 95 % interval."""
     tolerance: float
