@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from types import SimpleNamespace
+from typing import Any
 
 from calibrate.state import State
 from calibrate.timing import Sample
@@ -42,6 +43,11 @@ class FakeDevice:
 
     def state(self):
         return State(1000.0, None, None, None, "none", None, "")
+
+
+def fake_device() -> Any:
+    """A data-centre GPU as far as a plan asks."""
+    return FakeDevice()
 
 
 class FakeCuda:

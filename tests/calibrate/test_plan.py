@@ -9,7 +9,7 @@ from calibrate.plan import complete, make_plan
 from calibrate.runs.registry import family
 from perfmodel.cli.main import run
 from perfmodel.errors import InputError, UnknownNameError
-from tests.calibrate.fakes import FakeDevice
+from tests.calibrate.fakes import FakeDevice, fake_device
 
 SETS = {"cpu-quick": 100, "cpu-standard": 300, "cuda-quick": 100, "cuda-standard": 300}
 
@@ -18,7 +18,7 @@ SETS = {"cpu-quick": 100, "cpu-standard": 300, "cuda-quick": 100, "cuda-standard
 def test_shipped_sets_have_their_size_and_are_legal(name):
     device, kind = name.split("-")
     cases = load_cases(shipped_cases(device, kind))
-    plan = make_plan(cases, FakeDevice())
+    plan = make_plan(cases, fake_device())
     assert len(plan.cases) == pytest.approx(SETS[name], rel=0.15)
     assert len({case.key for case in plan.cases}) == len(plan.cases)
     for case in plan.cases:
@@ -28,13 +28,13 @@ def test_shipped_sets_have_their_size_and_are_legal(name):
 
 @pytest.mark.parametrize(("name", "minutes"), [("quick", 2), ("standard", 10)])
 def test_gpu_sets_are_estimated_within_their_promise(name, minutes):
-    plan = make_plan(load_cases(shipped_cases("cuda", name)), FakeDevice())
+    plan = make_plan(load_cases(shipped_cases("cuda", name)), fake_device())
     assert plan.seconds < 60 * minutes
 
 
 def test_a_third_of_the_gemms_are_small_and_axes_are_filled():
-    plan = make_plan(load_cases(shipped_cases("cuda", "standard")), FakeDevice(), ["gemm"])
-    m = sorted(c.shape["m"] for c in plan.cases if c.family == "gemm")
+    plan = make_plan(load_cases(shipped_cases("cuda", "standard")), fake_device(), ["gemm"])
+    m = sorted(int(c.shape["m"]) for c in plan.cases if c.family == "gemm")
     assert 0.3 < sum(size <= 64 for size in m) / len(m) < 0.7
     assert m[0] == 1
     assert m[-1] > 8192
@@ -42,11 +42,11 @@ def test_a_third_of_the_gemms_are_small_and_axes_are_filled():
 
 def test_the_same_file_gives_the_same_cases():
     cases = load_cases(shipped_cases("cpu", "quick"))
-    assert make_plan(cases, FakeDevice()) == make_plan(cases, FakeDevice())
+    assert make_plan(cases, fake_device()) == make_plan(cases, fake_device())
 
 
 def test_ceilings_come_first_whatever_is_asked_for():
-    plan = make_plan(load_cases(shipped_cases("cpu", "quick")), FakeDevice(), ["elementwise"])
+    plan = make_plan(load_cases(shipped_cases("cpu", "quick")), fake_device(), ["elementwise"])
     assert list(dict.fromkeys(c.family for c in plan.cases)) == [
         "matmul_peak", "bandwidth", "elementwise",
     ]  # fmt: skip
@@ -72,12 +72,12 @@ def minimal(**families):
 )
 def test_wrong_cases_are_one_line(group, says):
     with pytest.raises(InputError, match=says):
-        make_plan(minimal(gemm=group), FakeDevice())
+        make_plan(minimal(gemm=group), fake_device())
 
 
 def test_unknown_family_and_key_are_named():
     with pytest.raises(UnknownNameError, match="known: matmul_peak, bandwidth"):
-        make_plan(minimal(), FakeDevice(), ["gems"])
+        make_plan(minimal(), fake_device(), ["gems"])
     with pytest.raises(InputError, match=r"here\.yaml: families\.gemm\.counts"):
         minimal(gemm={"counts": 3})
 
