@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from calibrate.device import Device, open_device
-from calibrate.measure import failed_result, now, ok_result, provenance, reason_of, result_columns
+from calibrate.results import failed_result, now, ok_result, provenance, reason_of, result_columns
 from calibrate.roof import Roof
 from calibrate.rows import Row, RowFile
 from calibrate.runs.base import Prepared, Shape, Work, width

@@ -6,29 +6,31 @@ run early, and what has been measured until then stays.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
 
 from calibrate.cases_file import CasesFile
 from calibrate.device import Device
 from calibrate.plan import Case, Plan, key_of
+from calibrate.results import (
+    Found,
+    failed_result,
+    now,
+    ok_result,
+    provenance,
+    reason_of,
+    result_columns,
+)
 from calibrate.roof import Roof
-from calibrate.rows import SHAPE_FIRST, Provenance, Result, Row, RowFile
-from calibrate.runs.base import Bench, Prepared, Value, Work
+from calibrate.rows import Row, RowFile
+from calibrate.runs.base import Bench, Value, Work
 from calibrate.runs.registry import CEILINGS, family
-from calibrate.state import State, merge
-from calibrate.timing import Settings, Timing, measure
-from perfmodel import __version__
-from perfmodel.errors import InputError, PerfmodelError
-from perfmodel.units import GIGA, TERA
+from calibrate.state import merge
+from calibrate.timing import Settings, measure
+from perfmodel.errors import InputError
 
 Progress = Callable[[Case, Row], None]
-Found: TypeAlias = tuple[Prepared, Timing, str]
-"""What was run, its timing, and the method of timing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,10 @@ class Summary:
     """Of those, rows with a reason instead of a time."""
     resumed: int
     """Cases that were there already."""
+    flagged: int
+    """New rows above the roof: look before you use them."""
+    disturbed: int
+    """New rows whose threads waited for cores: their times are too long."""
     out: Path
 
 
@@ -65,11 +71,20 @@ class Runner:
         warm: bool = False,
         roof: Roof | None = None,
     ) -> None:
+        """Measure on ``device`` into ``out``.
+
+        Args:
+            device: where the kernels run.
+            out: folder of the rows.
+            settings: tolerance and budget.
+            warm: keep one set of inputs, which may stay in the last-level cache.
+            roof: a datasheet's, whose name the rows then carry; measured ceilings if not given.
+        """
         self._device, self._out, self._settings = device, out, settings
         self._bench = Bench(device, warm=warm)
         self._roof = roof
         self._files: dict[str, RowFile] = {}
-        self._provenance = provenance(device)
+        self._provenance = provenance(device, "" if roof is None else roof.source)
 
     def run(self, plan: Plan, progress: Progress = lambda case, row: None) -> Summary:
         """Measure every case of ``plan`` that has no row yet; ``progress`` hears of each new row.
@@ -79,13 +94,33 @@ class Runner:
         """
         done = self._open(case.family for case in plan.cases)
         todo = [case for case in plan.cases if case.key not in done]
-        failed = 0
+        failed = flagged = disturbed = 0
         for case in todo:
             row = self.row(case)
             self._files[case.family].append(row.record())
-            failed += row.result.status == "failed"
             progress(case, row)
-        return Summary(len(todo), failed, len(plan.cases) - len(todo), self._out)
+            flagged += row.result.flag != ""
+            disturbed += row.result.quality == "disturbed"
+            if row.result.status == "failed":
+                failed += 1
+                self._check_alive(row)
+        resumed = len(plan.cases) - len(todo)
+        return Summary(len(todo), failed, resumed, flagged, disturbed, self._out)
+
+    def _check_alive(self, row: Row) -> None:
+        """A fault that takes the device along would fail every case after it.
+
+        Raises:
+            InputError: the device answers no more; a new process can go on where this one stopped.
+        """
+        try:
+            self._device.synchronize()
+        except RuntimeError:
+            reason = row.result.reason
+            raise InputError(
+                f"{self._device.name} is lost after {row.family}: {reason:.120}; its row is "
+                "written, run again to go on"
+            ) from None
 
     def _open(self, families: Iterable[str]) -> set[str]:
         """Open the files; returns the keys of the rows that they hold."""
@@ -105,7 +140,7 @@ class Runner:
         mine = {
             "device": self._provenance.device,
             "threads": str(self._provenance.threads),
-            "torch_version": self._provenance.torch_version,
+            "framework_version": self._provenance.framework_version,
             "cache": cache,
         }
         for column, value in mine.items():
@@ -148,66 +183,6 @@ class Runner:
         return prepared, timing, timer.method
 
 
-def ok_result(work: Work, found: Found, settings: Settings, roof: Roof, *, warm: bool) -> Result:
-    """A timed case as a result, with its share of the roof."""
-    prepared, timing, method = found
-    share, limit = roof.share(work, timing.seconds)
-    return Result(
-        status="ok",
-        reason="",
-        latency_us=timing.seconds * 1e6,
-        fastest_us=timing.fastest_s * 1e6,
-        spread=timing.spread,
-        error=timing.error,
-        tolerance=settings.tolerance,
-        reached=timing.reached,
-        quality=timing.quality,
-        samples=timing.samples,
-        discarded=timing.discarded,
-        repeats=timing.repeats,
-        method=method,
-        cache="warm" if warm else "cold",
-        copies=prepared.copies,
-        flops=work.flops,
-        bytes=work.bytes,
-        tflops=work.flops / timing.seconds / TERA,
-        gb_s=work.bytes / timing.seconds / GIGA,
-        roof_share=share,
-        roof=limit,
-        roof_source="none" if limit == "none" else roof.source,
-        flag="above_roof" if share > 1.0 else "",
-    )
-
-
-def failed_result(work: Work, reason: str, settings: Settings, *, warm: bool) -> Result:
-    """A case without a time, with its reason."""
-    return Result(
-        status="failed",
-        reason=reason,
-        latency_us=0.0,
-        fastest_us=0.0,
-        spread=0.0,
-        error=0.0,
-        tolerance=settings.tolerance,
-        reached=False,
-        quality="none",
-        samples=0,
-        discarded=0,
-        repeats=0,
-        method="none",
-        cache="warm" if warm else "cold",
-        copies=0,
-        flops=work.flops,
-        bytes=work.bytes,
-        tflops=0.0,
-        gb_s=0.0,
-        roof_share=0.0,
-        roof="none",
-        roof_source="none",
-        flag="",
-    )
-
-
 def raise_roof(roof: Roof, name: str, work: Work, fastest_s: float) -> None:
     """Take a ceiling's best sample into the roof, as STREAM and LINPACK report their best."""
     if name == "bandwidth":
@@ -219,45 +194,6 @@ def raise_roof(roof: Roof, name: str, work: Work, fastest_s: float) -> None:
 def columns(name: str) -> list[str]:
     """The columns of a family's file."""
     return result_columns(family(name).columns)
-
-
-def result_columns(shape: Iterable[str]) -> list[str]:
-    """The columns of a file whose cases have the columns ``shape``."""
-    records = (Result, State, Provenance)
-    names = [field.name for record in records for field in fields(record)]
-    return [*SHAPE_FIRST, *shape, *names, "date"]
-
-
-def provenance(device: Device) -> Provenance:
-    """Where the rows of this process come from."""
-    import torch  # noqa: PLC0415
-
-    return Provenance(
-        device=device.name,
-        kind=device.kind,
-        threads=device.units,
-        software=device.software,
-        torch_version=str(torch.__version__),
-        perfmodel_version=__version__,
-        host=f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
-    )
-
-
-def now() -> str:
-    """The time in UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def reason_of(error: BaseException) -> str:
-    """Why a case failed, in one line."""
-    text = " ".join(str(error).split())
-    if "out of memory" in text.lower() or type(error).__name__ == "OutOfMemoryError":
-        return f"out of memory: {text[:160]}"
-    if "can't allocate memory" in text:
-        return f"out of memory: {text[-160:]}"
-    if isinstance(error, PerfmodelError):
-        return text
-    return f"{type(error).__name__}: {text[:200]}"
 
 
 def shape_of(row: Mapping[str, str], name: str) -> dict[str, Value]:

@@ -85,7 +85,7 @@ def source_of(rows: Sequence[Mapping[str, str]]) -> str:
     last = rows[-1]
     return (
         f"measured by perfmodel {last['perfmodel_version']} calibrate run, {when}, "
-        f"torch {last['torch_version']}"
+        f"torch {last['framework_version']}"
     )
 
 

@@ -19,8 +19,8 @@ MEDIAN_RANKS = 0.98
 """√n times so many ranks either way of the middle hold the median at 95 % (1.96/2)."""
 CLEAN_SHARE = 0.01
 """Waiting for the core up to this share of a sample doesn't spoil it."""
-MOST_REPEATS = 5000
-"""Calls in a sample at most: a graph of so many nodes is still quick to make."""
+MOST_REPEATS = 1000
+"""Calls in a sample at most: CUDA queues about as many launches before it holds the host up."""
 MOST_FLUSHED = 40
 """Samples at most where each one begins with flushing the cache, which takes longer than it."""
 RESOLUTIONS_PER_SAMPLE = 1000

@@ -125,6 +125,8 @@ def _finish(plan: Plan, summary: Summary, device: Device, as_json: bool) -> None
         "measured": summary.measured,
         "failed": summary.failed,
         "resumed": summary.resumed,
+        "above_roof": summary.flagged,
+        "disturbed": summary.disturbed,
         "profile": profile,
         "notes": [*plan.notes, *([why] if why else [])],
     }
@@ -136,6 +138,10 @@ def _finish(plan: Plan, summary: Summary, device: Device, as_json: bool) -> None
     out.print(
         f"{summary.measured} rows written to {summary.out}{failed}, {summary.resumed} were there"
     )
+    if summary.flagged:
+        out.print(f"{summary.flagged} rows lie above the roof: look at them before you use them")
+    if summary.disturbed:
+        out.print(f"{summary.disturbed} rows were disturbed by other jobs: too long times")
     for note in record["notes"]:
         out.print(f"note: {note}")
     if profile:

@@ -59,7 +59,8 @@ class FakeCuda:
     OutOfMemoryError = type("OutOfMemoryError", (RuntimeError,), {})
 
     def __init__(self, capability=(9, 0), refuses_graph=False):
-        self.now, self.log, self.refuses_graph = 0.0, [], refuses_graph
+        self.now, self.refuses_graph = 0.0, refuses_graph
+        self.log: list[str] = []
         major, minor = capability
         self.about = SimpleNamespace(
             name="NVIDIA H100 80GB HBM3", multi_processor_count=132, total_memory=85 * 10**9,

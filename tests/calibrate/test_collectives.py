@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from calibrate.collectives import COLUMNS, OPS, bus_bytes
-from calibrate.measure import result_columns
+from calibrate.results import result_columns
 from calibrate.rows import read_rows
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from calibrate.decoder import Config, Decoder, measure_steps
+from calibrate.decoder import Config, Decoder, Phase, measure_steps
 from calibrate.device import open_device
 from calibrate.timing import Settings
 from perfmodel.errors import CapacityError, InputError
@@ -73,7 +73,8 @@ def test_logits_equal_transformers_llama(device):
 def test_a_grid_of_steps_is_timed(device):
     settings = Settings(budget_s=0.02, warmup_s=0.0, sample_s=1e-4)
     grid = [(1, 4), (2, 8)]
-    for phase, prompts in (("prefill", [4, 8]), ("decode", [0, 0])):
+    phases: list[tuple[Phase, list[int]]] = [("prefill", [4, 8]), ("decode", [0, 0])]
+    for phase, prompts in phases:
         rows = list(measure_steps(CONFIG, device, grid, phase, dtype="float32", settings=settings))
         assert [(row.batch, row.context) for row in rows] == grid
         assert [row.prompt for row in rows] == prompts

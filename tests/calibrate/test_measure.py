@@ -117,6 +117,18 @@ def test_running_out_of_memory_is_a_row(device, plan, tmp_path, monkeypatch):
     assert row.result.reason.startswith("out of memory")
 
 
+def test_a_lost_device_ends_the_run_after_its_row(device, plan, tmp_path, monkeypatch):
+    def lose(*arguments):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    peak = replace(registry.FAMILIES["matmul_peak"], prepare=lose)
+    monkeypatch.setitem(registry.FAMILIES, "matmul_peak", peak)
+    monkeypatch.setattr(device, "synchronize", lose)
+    with pytest.raises(InputError, match=r"is lost after matmul_peak: .*run again to go on"):
+        Runner(device, tmp_path, settings_of(load_cases(TINY), 0.1)).run(plan)
+    assert [row["status"] for _, row in rows_of(tmp_path)] == ["failed"]
+
+
 def test_inputs_larger_than_memory_are_a_row(device, plan, tmp_path, monkeypatch):
     monkeypatch.setattr(device, "free_bytes", lambda: 10)
     row = Runner(device, tmp_path, settings_of(load_cases(TINY), 0.1)).row(plan.cases[0])
