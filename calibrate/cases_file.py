@@ -55,6 +55,8 @@ class Assumed(Spec):
     tflops: dict[str, Positive]
     gb_s: Positive
     call_us: Positive
+    case_s: Positive
+    """Python, allocation, first calls, a graph's capture: what a case takes beside its samples."""
 
 
 class CasesFile(Spec):

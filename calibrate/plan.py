@@ -22,8 +22,6 @@ DRAWS_PER_CASE = 60
 """Points tried for each case wanted, before a family's limits are called too narrow."""
 FILL_SHARE = 0.2
 """Of the memory's rate, at which inputs are made; a guess for the estimate of time."""
-OVERHEAD_S = 0.02
-"""Python, allocation and first calls of a case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +207,7 @@ def estimate(name: str, shape: Shape, cases: CasesFile, cache_bytes: int) -> flo
     sampled = min(cases.budget_s, 20 * max(call, cases.sample_s))
     filled = max(family(name).work(shape).bytes, COLD_FACTOR * cache_bytes)
     inputs = filled / (FILL_SHARE * cases.assumed.gb_s * GIGA)
-    return OVERHEAD_S + inputs + cases.warmup_s + 3 * call + max(sampled, 5 * call)
+    return cases.assumed.case_s + inputs + cases.warmup_s + 3 * call + max(sampled, 5 * call)
 
 
 def total_minutes(seconds: float) -> str:

@@ -141,7 +141,7 @@ def _finish(plan: Plan, summary: Summary, device: Device, as_json: bool) -> None
     if summary.flagged:
         out.print(f"{summary.flagged} rows lie above the roof: look at them before you use them")
     if summary.disturbed:
-        out.print(f"{summary.disturbed} rows were disturbed by other jobs: too long times")
+        out.print(f"{summary.disturbed} rows were disturbed by other jobs; try --threads 1")
     for note in record["notes"]:
         out.print(f"note: {note}")
     if profile:

@@ -55,7 +55,7 @@ def test_ceilings_come_first_whatever_is_asked_for():
 def minimal(**families):
     data = {
         "schema": 1, "device": "cpu", "max_bytes": 10**6, "families": families,
-        "assumed": {"tflops": {"float32": 0.1}, "gb_s": 10, "call_us": 5},
+        "assumed": {"tflops": {"float32": 0.1}, "gb_s": 10, "call_us": 5, "case_s": 0.1},
     }  # fmt: skip
     return CasesFile.parse(data, "here.yaml")
 
