@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.stats import qmc
 
 from perfmodel.operators.quantity import Array
 
 
-def choose(features: Array, count: int, *, seed: int = 0) -> Array:
+def choose(features: Array, count: int, *, seed: int = 0) -> NDArray[np.intp]:
     """Indices (≤ count) of rows of ``features`` (n, d) that fill their box evenly.
 
     A Latin hypercube over the range of each feature; each target takes the nearest row that
@@ -26,7 +27,7 @@ def choose(features: Array, count: int, *, seed: int = 0) -> Array:
     free = np.ones(len(x), dtype=bool)
     near = min(64, len(x))
     for target in targets:
-        _, candidates = tree.query(target, k=near)
+        candidates = np.atleast_1d(tree.query(target, k=near)[1])
         open_ones = [int(i) for i in candidates if free[i]]
         pick = open_ones[0] if open_ones else int(np.flatnonzero(free)[0])
         free[pick] = False

@@ -108,18 +108,19 @@ def _refuse_overflow(result: Estimate) -> None:
     if memory.fits:
         return
     head = f"{result.model.name} on {result.hardware.name}: "
-    if memory.kv_room_bytes < 0:
+    if memory.max_sequences == 0 and memory.kv_room_bytes < 0:
         raise CapacityError(
             f"{head}weights {binary(memory.weights_bytes)}, activation peak "
             f"{binary(memory.activation_bytes)} and reserve {binary(memory.reserved_bytes)} per "
             f"GPU exceed {binary(memory.capacity_bytes)}: raise --tp or --pp, take smaller "
             "--weights, or lower --max-num-seqs"
         )
+    context = f", or {memory.max_context} tokens at this batch" if memory.max_context else ""
     raise CapacityError(
         f"{head}--batch {result.workload.batch} at {result.workload.prompt} + "
-        f"{result.workload.output} tokens needs {binary(memory.kv_bytes)} of cache per GPU and "
-        f"{binary(memory.kv_room_bytes)} are free: at most --batch {memory.max_sequences} at this "
-        f"length, or {memory.max_context} tokens at this batch"
+        f"{result.workload.output} tokens needs {binary(memory.required_bytes)} per GPU "
+        f"({binary(memory.kv_bytes)} of them cache), and it has {binary(memory.capacity_bytes)}: "
+        f"at most --batch {memory.max_sequences} at this length{context}"
     )
 
 

@@ -12,7 +12,7 @@ from perfmodel.inference.plan import Plan, make_plan
 from perfmodel.inference.steps import decode_all, decode_step, prefill
 from perfmodel.kernels.calibration import load_calibration
 from perfmodel.kernels.timing import DeviceModel
-from perfmodel.operators.quantity import Quantity, as_quantity
+from perfmodel.operators.quantity import Array, Quantity, as_quantity
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.hardware import Hardware, load_hardware
 from perfmodel.specs.loading import load_model
@@ -72,7 +72,7 @@ class Estimate:
     @property
     def total_s(self) -> Quantity:
         """Prefill and all decode steps."""
-        return self.ttft_s + self.decode_total.time_s
+        return self._shaped(self.ttft_s + self.decode_total.time_s)
 
     @property
     def output_tokens_per_s(self) -> Quantity:
@@ -84,7 +84,13 @@ class Estimate:
         steps = np.asarray(self.workload.output, dtype=np.float64) - 1
         with np.errstate(invalid="ignore", divide="ignore"):
             per_step = np.where(steps > 0, seconds / np.where(steps > 0, steps, 1), np.nan)
-        return as_quantity(per_step)
+        return self._shaped(per_step)
+
+    def _shaped(self, value: Quantity | Array) -> Quantity:
+        """``value`` with the workload's axes, those that it doesn't depend on too."""
+        w = self.workload
+        axes = (np.shape(axis) for axis in (w.batch, w.prompt, w.output, value))
+        return as_quantity(np.broadcast_to(value, np.broadcast_shapes(*axes)))
 
     def interval(self, name: str) -> tuple[Quantity, Quantity]:
         """Low and high end of ``ttft_s``, ``tpot_s``, ``total_s`` or ``output_tokens_per_s``."""
@@ -92,7 +98,10 @@ class Estimate:
         ends = {
             "ttft_s": (first.low_s, first.high_s),
             "tpot_s": (self._per_step(rest.low_s), self._per_step(rest.high_s)),
-            "total_s": (first.low_s + rest.low_s, first.high_s + rest.high_s),
+            "total_s": (
+                self._shaped(first.low_s + rest.low_s),
+                self._shaped(first.high_s + rest.high_s),
+            ),
         }
         if name == "output_tokens_per_s":
             tokens = self.workload.batch * self.workload.output

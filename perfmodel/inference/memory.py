@@ -9,8 +9,8 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.inference.plan import Plan
-from perfmodel.operators.cache import cache_bytes, state_bytes
-from perfmodel.operators.quantity import Quantity, as_quantity, is_array, minimum, round_up
+from perfmodel.operators.cache import STATE_BYTES, Allocate, as_stored, cache_bytes, state_bytes
+from perfmodel.operators.quantity import Quantity, as_quantity, is_array, round_up
 from perfmodel.operators.sharding import local_layer, stage_layers
 from perfmodel.operators.stored_weights import stage_weight_bytes
 from perfmodel.specs.hardware import Hardware
@@ -54,18 +54,18 @@ class Memory:
         return self.weights_bytes + self.kv_bytes + self.activation_bytes + self.reserved_bytes
 
 
-def allocator(plan: Plan, model: Model, tokens: Quantity) -> Callable[[Quantity], Quantity]:
-    """Tokens set aside for stored ones, by the deployment's KV layout.
+def allocator(plan: Plan, model: Model, tokens: Quantity) -> Allocate:
+    """How the deployment's KV layout sets tokens aside.
 
     Raises:
         InputError: the contiguous layout reserves less than a sequence needs.
     """
     deployment = plan.deployment
     if deployment.kv_layout == "flat":
-        return lambda stored: stored
+        return as_stored
     if deployment.kv_layout == "paged":
         block = deployment.block_size or 1
-        return lambda stored: round_up(stored, block)
+        return lambda stored, window: round_up(stored, block)
     length = deployment.max_model_len or model.max_positions
     longest = int(np.max(np.asarray(tokens)))
     if length is None:
@@ -76,13 +76,12 @@ def allocator(plan: Plan, model: Model, tokens: Quantity) -> Callable[[Quantity]
         raise InputError(
             f"--max-model-len: {length} tokens are reserved for a sequence of {longest}"
         )
-    return lambda stored: minimum(length, _full_window(stored, tokens, length))
 
+    def reserve(stored: Quantity, window: int | None) -> Quantity:
+        size = length if window is None else min(length, window)
+        return as_quantity(np.full(np.shape(stored), size))
 
-def _full_window(stored: Quantity, tokens: Quantity, length: int) -> Quantity:
-    """A reserved layer takes the whole length, or its window where that is the shorter."""
-    capped = np.less(stored, tokens)
-    return as_quantity(np.where(capped, stored, length))
+    return reserve
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +156,12 @@ def _most_sequences(
     return as_quantity(np.where(within <= own, within, np.maximum(beyond, own)))
 
 
+def _bounded(most: list[Quantity], limit: int | None) -> Quantity:
+    """The least over stages, and no more than a limit that the user set."""
+    least: Quantity = np.minimum.reduce(np.broadcast_arrays(*most))
+    return least if limit is None else np.minimum(least, limit)
+
+
 def _longest(fits: Callable[[np.ndarray], np.ndarray], shape: tuple[int, ...]) -> Quantity:
     """Largest whole number up to `LARGEST` for which ``fits`` holds, by bisection; 0 for none."""
     low = np.zeros(shape)
@@ -181,8 +186,8 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     stages = _stages(model, hardware, plan)
     allocate = allocator(plan, model, tokens)
 
-    def demand(stage: _Stage, length: Quantity, of: Callable[[Quantity], Quantity]) -> Quantity:
-        states = state_bytes(stage.layers, plan.formats.state_bytes)
+    def demand(stage: _Stage, length: Quantity, of: Allocate) -> Quantity:
+        states = state_bytes(stage.layers, STATE_BYTES[model.state_dtype])
         return states + cache_bytes(stage.layers, length, cache, of)
 
     tightest = min(
@@ -192,7 +197,7 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     shape = np.shape(sequences * per_sequence)
 
     def fits_length(length: np.ndarray) -> np.ndarray:
-        grow = allocate if plan.deployment.kv_layout != "contiguous" else lambda n: n
+        grow = allocate if plan.deployment.kv_layout != "contiguous" else as_stored
         ok = np.ones(shape, dtype=bool)
         for stage in stages:
             ok &= np.asarray(sequences * demand(stage, length, grow) <= stage.room_bytes)
@@ -206,12 +211,12 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     return Memory(
         weights_bytes=tightest.weights_bytes,
         kv_bytes=sequences * per_sequence,
-        kv_stored_bytes=sequences * demand(tightest, tokens, lambda stored: stored),
+        kv_stored_bytes=sequences * demand(tightest, tokens, as_stored),
         activation_bytes=activation_peak_bytes(model, plan),
         reserved_bytes=(1 - utilisation) * hardware.capacity_bytes + outside_bytes(plan),
         capacity_bytes=hardware.capacity_bytes,
         fits=fits if fits.ndim else bool(fits),
-        max_sequences=plan.parallel.dp * _floor(np.minimum.reduce(np.broadcast_arrays(*most))),
+        max_sequences=plan.parallel.dp * _floor(_bounded(most, plan.stated_max_num_seqs)),
         max_context=_longest(fits_length, shape),
         kv_bytes_per_token=float(cache_bytes(tightest.layers, 1, cache)),
         stage=tightest.index,

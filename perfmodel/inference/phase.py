@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,6 +123,15 @@ def phase_cost(
     """Price and sum the operators of a phase."""
     rows = tuple(operator_cost(operator, device, mask) for operator in operators)
     return PhaseCost(rows, sum((row.cost for row in rows), Cost()))
+
+
+def add(first: PhaseCost, second: PhaseCost) -> PhaseCost:
+    """The same operators over further steps."""
+    rows = tuple(
+        replace(a, cost=a.cost + b.cost)
+        for a, b in zip(first.operators, second.operators, strict=True)
+    )
+    return PhaseCost(rows, first.total + second.total)
 
 
 def join(first: PhaseCost, second: PhaseCost) -> PhaseCost:

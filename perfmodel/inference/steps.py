@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from perfmodel.inference.phase import Cost, PhaseCost, join, phase_cost
+from perfmodel.inference.phase import Cost, PhaseCost, add, join, phase_cost
 from perfmodel.inference.plan import Plan
 from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.context import Step
-from perfmodel.operators.quantity import Quantity, as_quantity, clip
+from perfmodel.operators.quantity import Array, Quantity, as_quantity, clip
 from perfmodel.operators.record import Operator
 from perfmodel.operators.step import body_operators, head_operators, step_operators
 from perfmodel.specs.model import Model
@@ -23,6 +25,13 @@ def _expand(value: Quantity) -> Quantity:
     return value[..., None] if isinstance(value, np.ndarray) else value
 
 
+def _slabs(steps: int, settings: int) -> Iterator[Array]:
+    """The numbers 0 … steps − 1 in arrays of at most `SLAB` elements over all settings."""
+    size = max(1, SLAB // settings)
+    for first in range(0, steps, size):
+        yield np.arange(first, min(first + size, steps), dtype=np.float64)
+
+
 def _head_cost(model: Model, step: Step, plan: Plan, device: DeviceModel) -> PhaseCost:
     return phase_cost(head_operators(model, step, plan.formats, plan.parallel), device)
 
@@ -32,17 +41,21 @@ def _chunked_body(
 ) -> PhaseCost:
     """All chunks as a trailing axis: the j-th processes what is left after j·chunk tokens."""
     new = _expand(as_quantity(workload.prompt - workload.cached_prefix))
-    starts = chunk * np.arange(-(-int(np.max(np.asarray(new))) // chunk), dtype=np.float64)
-    sizes = clip(new - starts, 0, chunk)
-    step = Step(
-        phase="prefill",
-        sequences=_expand(plan.replica_sequences(workload)),
-        new=sizes,
-        cached=_expand(workload.cached_prefix) + starts,
-    )
+    sequences = _expand(plan.replica_sequences(workload))
+    cached = _expand(workload.cached_prefix)
+    chunks = -(-int(np.max(np.asarray(new))) // chunk)
+    settings = np.broadcast(np.asarray(new), np.asarray(sequences), np.asarray(cached)).size
     fused = plan.deployment.attention == "fused"
-    operators = body_operators(model, step, plan.formats, plan.parallel, fused_attention=fused)
-    return phase_cost(operators, device, mask=(np.asarray(sizes) > 0).astype(np.float64))
+    total: PhaseCost | None = None
+    for index in _slabs(chunks, settings):
+        starts = chunk * index
+        sizes = clip(new - starts, 0, chunk)
+        step = Step(phase="prefill", sequences=sequences, new=sizes, cached=cached + starts)
+        operators = body_operators(model, step, plan.formats, plan.parallel, fused_attention=fused)
+        part = phase_cost(operators, device, mask=(np.asarray(sizes) > 0).astype(np.float64))
+        total = part if total is None else add(total, part)
+    assert total is not None  # noqa: S101  (a prompt has at least one token to compute)
+    return total
 
 
 def prefill(model: Model, workload: Workload, plan: Plan, device: DeviceModel) -> PhaseCost:
@@ -89,10 +102,8 @@ def decode_all(model: Model, workload: Workload, plan: Plan, device: DeviceModel
     sequences = _expand(plan.replica_sequences(workload))
     prompt = _expand(workload.prompt)
     settings = np.broadcast(steps, np.asarray(sequences), np.asarray(prompt)).size
-    slab = max(1, SLAB // settings)
     total = Cost()
-    for first in range(0, longest, slab):
-        index = np.arange(first, min(first + slab, longest), dtype=np.float64)
+    for index in _slabs(longest, settings):
         mask = (index < steps).astype(np.float64)
         operators = _decode_operators(model, plan, sequences, prompt + index)
         total = total + phase_cost(operators, device, mask).total

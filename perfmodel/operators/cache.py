@@ -44,10 +44,9 @@ def token_bytes(mixer: Mixer | None, cache: NumberFormat = BASE) -> float:
 
 
 def index_token_bytes(mixer: Mixer | None) -> float:
-    """Bytes of one token's indexer key in one layer, where the layer has an indexer."""
-    if isinstance(mixer, LatentAttention) and mixer.indexer is not None:
-        return float(mixer.indexer.head_dim + INDEX_SCALE_BYTES)
-    return 0.0
+    """Bytes of one token's indexer key in one layer, where the layer has an indexer of its own."""
+    index = mixer.indexer if isinstance(mixer, LatentAttention) else None
+    return 0.0 if index is None or index.shared else float(index.head_dim + INDEX_SCALE_BYTES)
 
 
 def layer_window(mixer: Mixer | None) -> int | None:
@@ -87,22 +86,32 @@ def layer_state_bytes(mixer: Mixer | None, element_bytes: float) -> float:
     return element_bytes * recurrent + CONV_BYTES * conv
 
 
+Allocate = Callable[[Quantity, int | None], Quantity]
+"""From the tokens that a layer stores, and its window, to those that are set aside for it."""
+
+
+def as_stored(stored: Quantity, window: int | None) -> Quantity:
+    """Set aside exactly what is stored."""
+    return stored
+
+
 def cache_bytes(
     layers: Iterable[Layer],
     context: Quantity,
     cache: NumberFormat = BASE,
-    allocate: Callable[[Quantity], Quantity] = lambda stored: stored,
+    allocate: Allocate = as_stored,
 ) -> Quantity:
     """Bytes of one sequence's cache at ``context`` tokens, an indexer's keys included.
 
-    ``allocate`` turns tokens that are stored into tokens that are set aside (blocks, or a
-    reserved length).
+    ``allocate`` says what a layout sets aside: whole blocks, or a reserved length.
     """
     total: Quantity = 0.0
     for mixer, count in Counter(layer.mixer for layer in layers).items():
         per_token = token_bytes(mixer, cache) + index_token_bytes(mixer)
         if per_token:
-            total = total + count * per_token * allocate(kept_tokens(mixer, context))
+            total = total + count * per_token * allocate(
+                kept_tokens(mixer, context), layer_window(mixer)
+            )
     return total
 
 

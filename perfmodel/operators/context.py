@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from perfmodel.operators.format_bytes import Formats, matrix_bytes
 from perfmodel.operators.quantity import Quantity
@@ -50,6 +51,8 @@ class Context:
     hidden: int
     norm: Norm
     fused_attention: bool = True
+    state_dtype: str = "bf16"
+    """The format of recurrent states."""
     count: int = 1
     """How often the block being walked stands in the model."""
 
@@ -80,13 +83,18 @@ class Context:
             in_bytes = self.formats.inputs.bits / 8
             if not input_ready:
                 yield self.elementwise(
-                    f"{weight.name}.quantise", HALF * weight.rows, in_bytes * weight.rows, m
+                    f"{weight.name}.quantise",
+                    HALF * weight.rows,
+                    in_bytes * weight.rows,
+                    m,
+                    part_of="quantise",
                 )
         yield Gemm(
             name=weight.name,
             count=self.count,
             arithmetic=self.formats.arithmetic_of(weight.role),
             weight_bytes=self.weight_bytes(weight),
+            weight_format=self.formats.of_role(weight.role).name,
             m=m,
             n=weight.columns,
             k=weight.rows,
@@ -100,15 +108,18 @@ class Context:
         write: float,
         tokens: Quantity | None = None,
         weight_bytes: float = 0.0,
+        part_of: Literal["", "experts", "quantise"] = "",
     ) -> Elementwise:
         """An elementwise pass; ``read`` and ``write`` are bytes per token."""
         return Elementwise(
             name=name,
             count=self.count,
+            arithmetic=self.formats.base_arithmetic,
             tokens=self.step.tokens if tokens is None else tokens,
             read_bytes=read,
             write_bytes=write,
             weight_bytes=weight_bytes,
+            part_of=part_of,
         )
 
     def collective(
@@ -123,6 +134,13 @@ class Context:
             ranks=ranks,
             span=span,
         )
+
+    def all_gather(self, name: str) -> Iterator[Operator]:
+        """All tokens on every tensor-parallel rank, from ranks that hold their share each."""
+        tp = self.parallel.tp
+        if tp > 1:
+            message = HALF * self.hidden * self.step.tokens
+            yield self.collective(f"{name}.all_gather", "all_gather", message, tp, tp)
 
     def all_reduce(self, name: str) -> Iterator[Operator]:
         """The sum over the tensor-parallel ranks of what a row-parallel layer produced."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from perfmodel.operators.context import HALF, Context
 from perfmodel.operators.mixers import named
 from perfmodel.operators.quantity import Quantity
-from perfmodel.operators.record import GroupedGemm, Operator
+from perfmodel.operators.record import ExpertLayer, GroupedGemm, Operator
 from perfmodel.operators.weights import Weight, dense_weights, moe_weights
 from perfmodel.specs.model import DenseFfn, MoeFfn
 
@@ -25,19 +25,26 @@ def dense_operators(
     f: DenseFfn, c: Context, prefix: str = "ffn", *, input_ready: bool = False
 ) -> Iterator[Operator]:
     """Up (and gate), activation, down; ``input_ready`` as in `Context.linear`."""
-    up, down = dense_weights(f, c.hidden, prefix)
+    up, down, *learned = dense_weights(f, c.hidden, prefix)
     yield from c.linear(up, input_ready=input_ready)
-    yield c.elementwise(f"{prefix}.activation", HALF * up.columns, HALF * f.width)
+    constants = sum(c.vectors(weight) for weight in learned)
+    yield c.elementwise(
+        f"{prefix}.activation", HALF * up.columns, HALF * f.width, weight_bytes=constants
+    )
     yield from c.linear(down)
 
 
-def _grouped(weight: Weight, c: Context, rows: Quantity, active: Quantity) -> GroupedGemm:
+def _grouped(
+    weight: Weight, c: Context, layer: ExpertLayer, rows: Quantity, active: Quantity
+) -> GroupedGemm:
     quantised = c.formats.takes_quantised(weight.role)
     return GroupedGemm(
         name=weight.name,
         count=c.count,
         arithmetic=c.formats.arithmetic_of(weight.role),
         weight_bytes=c.weight_bytes(weight) / weight.copies * active,
+        weight_format=c.formats.of_role(weight.role).name,
+        layer=layer,
         rows=rows,
         active_experts=active,
         experts=weight.copies,
@@ -74,6 +81,16 @@ def moe_operators(f: MoeFfn, c: Context) -> Iterator[Operator]:
     here = tokens * c.parallel.expert_replicas
     rows = here * f.top_k / c.parallel.ep
     active = expected_experts(everywhere, f.top_k, here) / c.parallel.ep
+    layer = ExpertLayer(
+        tokens=here,
+        hidden=c.hidden,
+        width=f.width * c.parallel.expert_tp,
+        top_k=f.top_k,
+        experts=everywhere,
+        tp=c.parallel.expert_tp,
+        ep=c.parallel.ep,
+        gated=f.gated,
+    )
     correction = c.vectors(weights["router.correction"]) if f.correction_bias else 0.0
 
     yield from c.linear(weights["router"])
@@ -81,13 +98,19 @@ def moe_operators(f: MoeFfn, c: Context) -> Iterator[Operator]:
     quantised = c.formats.takes_quantised("expert")
     in_bytes = c.formats.inputs.bits / 8 if quantised else HALF
     if quantised:
-        yield c.elementwise("experts.quantise", HALF * c.hidden, in_bytes * c.hidden)
+        yield c.elementwise(
+            "experts.quantise", HALF * c.hidden, in_bytes * c.hidden, part_of="experts"
+        )
     yield from _exchange(f, c, "dispatch", in_bytes)
     up = local["experts.gate_up_proj" if f.gated else "experts.up_proj"]
-    yield _grouped(up, c, rows, active)
-    yield c.elementwise("experts.activation", HALF * up.columns, in_bytes * f.width, rows)
-    yield _grouped(local["experts.down_proj"], c, rows, active)
-    yield c.elementwise("experts.sum", HALF * f.top_k * c.hidden, HALF * c.hidden)
+    yield _grouped(up, c, layer, rows, active)
+    yield c.elementwise(
+        "experts.activation", HALF * up.columns, in_bytes * f.width, rows, part_of="experts"
+    )
+    yield _grouped(local["experts.down_proj"], c, layer, rows, active)
+    yield c.elementwise(
+        "experts.sum", HALF * f.top_k * c.hidden, HALF * c.hidden, part_of="experts"
+    )
     yield from _exchange(f, c, "combine", HALF)
     if f.shared is not None:
         yield from dense_operators(f.shared, c, "shared_expert", input_ready=quantised)

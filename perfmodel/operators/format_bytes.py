@@ -22,8 +22,6 @@ class Formats:
     inputs: NumberFormat = BASE
     """What quantised linear layers and experts take in."""
     cache: NumberFormat = BASE
-    state_bytes: float = 2.0
-    """Bytes of an element of a recurrent state."""
     linear_arithmetic: Arithmetic = "bf16"
     expert_arithmetic: Arithmetic = "bf16"
     base_arithmetic: Arithmetic = "bf16"

@@ -40,6 +40,7 @@ def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
         qk_dim=a.head_dim,
         value_dim=a.value_dim,
         key_bytes=token_bytes(a, c.formats.cache),
+        cache_format=c.formats.cache.name,
         window=a.window,
         fused=c.fused_attention,
     )
@@ -89,7 +90,7 @@ def _down_projections(
 
 def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iterator[Operator]:
     index = a.indexer
-    if index is None:
+    if index is None or index.shared:
         return
     yield from c.linear(weights["indexer.q_proj"], input_ready=True)
     yield from c.linear(weights["indexer.k_proj"], input_ready=True)
@@ -133,6 +134,7 @@ def _expanded(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Ite
         qk_dim=qk,
         value_dim=a.value_dim,
         key_bytes=HALF * a.heads * (qk + a.value_dim),
+        latent=True,
         fused=c.fused_attention,
     )
 
@@ -144,6 +146,7 @@ def _per_head(name: str, a: LatentAttention, c: Context, k: int, n: int) -> Gemm
         count=c.count,
         arithmetic=c.formats.base_arithmetic,
         weight_bytes=c.weight_bytes(weight),
+        weight_format=c.formats.linear.name,
         m=c.step.tokens,
         n=n,
         k=k,
@@ -175,6 +178,8 @@ def _absorbed(a: LatentAttention, c: Context) -> Iterator[Operator]:
         qk_dim=a.kv_rank + a.rope_dim,
         value_dim=a.kv_rank,
         key_bytes=token_bytes(a, c.formats.cache),
+        cache_format=c.formats.cache.name,
+        latent=True,
         fused=c.fused_attention,
     )
     yield _per_head("absorb_v", a, c, a.kv_rank, a.value_dim)

@@ -36,6 +36,8 @@ class Operator(ABC):
     """The multiply-add that is run."""
     weight_bytes: Quantity = 0
     """Weights read, scales included."""
+    weight_format: str = "bf16"
+    """The weights' number format."""
 
     @property
     @abstractmethod
@@ -115,6 +117,10 @@ class Attention(Operator):
     value_dim: int
     key_bytes: float
     """Bytes of one token's keys and values in this layer, scales included."""
+    cache_format: str = "bf16"
+    """The number format that keys and values are read in."""
+    latent: bool = False
+    """MLA: all heads read one latent (absorbed), or expanded heads wider than the values'."""
     window: int | None = None
     fused: bool = True
     """A fused kernel keeps the scores on chip; an unfused one writes and reads them."""
@@ -156,10 +162,29 @@ class Attention(Operator):
         return per_query * self.queries * self.sequences
 
 
+@dataclass(frozen=True, slots=True)
+class ExpertLayer:
+    """The routed layer that a GPU has a part of: its sizes over all ranks."""
+
+    tokens: Quantity
+    """Tokens routed over the ranks that share the experts."""
+    hidden: int
+    width: int
+    """Intermediate width of a whole expert."""
+    top_k: int
+    experts: int
+    tp: int
+    """Ranks that share one expert."""
+    ep: int
+    """Ranks that the experts are spread over."""
+    gated: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class GroupedGemm(Operator):
     """One projection of the experts on this GPU: a GEMM per expert over the tokens it got."""
 
+    layer: ExpertLayer
     rows: Quantity
     """(token, expert) pairs that this GPU computes."""
     active_experts: Quantity
@@ -242,6 +267,8 @@ class Elementwise(Operator):
     """Per token."""
     write_bytes: float
     """Per token."""
+    part_of: Literal["", "experts", "quantise"] = ""
+    """What a library's kernel may do in the same pass: then it takes no time of its own."""
 
     @property
     def shape(self) -> Shape:

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfmodel.operators.cache import Recurrent, conv_channels, layer_state, layer_state_bytes
+from perfmodel.operators.cache import (
+    STATE_BYTES,
+    Recurrent,
+    conv_channels,
+    layer_state,
+    layer_state_bytes,
+)
 from perfmodel.operators.context import HALF, Context
 from perfmodel.operators.mixers import named
 from perfmodel.operators.record import Operator, Recurrence
@@ -34,7 +40,7 @@ def _recurrence(
         sequences=c.step.sequences,
         queries=c.step.new,
         state_elements=recurrent + conv,
-        state_bytes=layer_state_bytes(mixer, c.formats.state_bytes),
+        state_bytes=layer_state_bytes(mixer, STATE_BYTES[c.state_dtype]),
         flops_per_token=flops * recurrent + 2 * mixer.conv_kernel * channels,
         io_elements=io_elements + 2 * channels,
     )

@@ -87,7 +87,11 @@ def _layer_operators(layers: tuple[Layer, ...], c: Context) -> Iterator[Operator
     for ffn, count in blocks.items():
         here = c.times(count)
         yield from _ffn_operators(ffn, here)
-        yield from here.all_reduce("ffn")
+        whole = isinstance(ffn, MoeFfn) and ffn.shared is None
+        if whole and c.parallel.expert_replicas > 1:  # each rank got its tokens' sums back
+            yield from here.all_gather("ffn")
+        else:
+            yield from here.all_reduce("ffn")
 
 
 def _embedding_operators(model: Model, c: Context) -> Iterator[Operator]:
@@ -135,7 +139,9 @@ def body_operators(
     fused_attention: bool = True,
 ) -> tuple[Operator, ...]:
     """Embedding, layers and the exchanges between stages; see `step_operators`."""
-    c = Context(step, formats, parallel, model.hidden, model.norm, fused_attention)
+    c = Context(
+        step, formats, parallel, model.hidden, model.norm, fused_attention, model.state_dtype
+    )
     layers = tuple(local_layer(layer, parallel) for layer in model.layers)
     operators = [*_embedding_operators(model, c), *_layer_operators(layers, c)]
     if parallel.pp > 1:

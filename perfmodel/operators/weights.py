@@ -90,7 +90,7 @@ def latent_weights(a: LatentAttention, hidden: int) -> Iterator[Weight]:
     yield _vector("kv_a_norm", a.kv_rank)
     yield _linear("kv_b_proj", a.kv_rank, a.heads * (a.nope_dim + a.value_dim))
     yield _linear("o_proj", a.heads * a.value_dim, hidden, a.bias)
-    if a.indexer is not None:
+    if a.indexer is not None and not a.indexer.shared:
         index = a.indexer
         yield _linear("indexer.q_proj", a.q_rank or hidden, index.heads * index.head_dim)
         yield _linear("indexer.k_proj", hidden, index.head_dim)

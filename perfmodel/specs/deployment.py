@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from perfmodel.specs.base import Spec
+from perfmodel.specs.base import Case
 
 Ranks = Annotated[int, Field(ge=1, le=65_536)]
 
 
-class Deployment(Spec):
+class Deployment(Case):
     """Settings of one deployment. ``auto`` takes the checkpoint's or the engine's own."""
 
     tp: Ranks = 1

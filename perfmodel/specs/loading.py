@@ -41,6 +41,7 @@ ALIASES = {
     "phi-3-mini": "phi-3-mini-4k",
     "qwen3-next": "qwen3-next-80b-a3b",
 }
+TUNED = ("-instruct", "-chat", "-it", "-base", "-hf")
 MAX_BYTES = 16 * 2**20
 INSTALL = "pip install 'perfmodel[hub]'"
 
@@ -70,7 +71,7 @@ def load_model(name_or_path: str) -> Model:
     if _exists(path):
         return _from_path(path)
     name = name_or_path.strip().lower()
-    name = ALIASES.get(name, name)
+    name = _catalogue_name(name)
     if name in model_names():
         text = (_catalog() / f"{name}.json").read_text(encoding="utf-8")
         return build_model(parse_json(text, f"{name}.json"), name, f"{name}.json")
@@ -81,6 +82,15 @@ def load_model(name_or_path: str) -> Model:
     raise UnknownNameError(
         f"unknown model {name_or_path[:80]!r}: no file, folder, catalogue name or hub id{hint}"
     )
+
+
+def _catalogue_name(said: str) -> str:
+    """The catalogue's name for what people say; tuned versions have their base's shape."""
+    for name in (said, *(said.removesuffix(suffix) for suffix in TUNED)):
+        found = ALIASES.get(name, name)
+        if found in model_names():
+            return found
+    return said
 
 
 def _exists(path: Path) -> bool:
@@ -96,8 +106,13 @@ def _from_path(path: Path) -> Model:
         name = path.resolve().name
         path = path / "config.json"
         if not _exists(path):
-            raise InputError(f"{path.parent}: the folder has no config.json")
-    return build_model(read_json(path), name, str(path))
+            raise InputError(f"{_label(path.parent)}: the folder has no config.json")
+    return build_model(read_json(path), name, _label(path))
+
+
+def _label(path: Path) -> str:
+    """A path on one line."""
+    return str(path) if str(path).isprintable() else repr(str(path))
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -106,15 +121,16 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         InputError: one line, if it can't be read or isn't one JSON object.
     """
+    where = _label(path)
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path}: larger than {MAX_BYTES} bytes; this is no config.json")
+            raise InputError(f"{where}: larger than {MAX_BYTES} bytes; this is no config.json")
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from None
+        raise InputError(f"{where}: not UTF-8 text (byte {error.start})") from None
     except OSError as error:
-        raise InputError(f"{path}: can't be read: {error.strerror}") from None
-    return parse_json(text, str(path))
+        raise InputError(f"{where}: can't be read: {error.strerror}") from None
+    return parse_json(text, where)
 
 
 def parse_json(text: str, where: str) -> dict[str, Any]:

@@ -67,6 +67,8 @@ class Indexer(Spec):
     heads: Count
     head_dim: Width
     top_k: Count
+    shared: bool = False
+    """The layer reuses the choice of the last layer that made one, and holds no indexer."""
 
 
 class LatentAttention(Spec):
@@ -192,6 +194,8 @@ class CheckpointFormat(Spec):
 
     weights: str
     """A name of `perfmodel.specs.formats`."""
+    group_size: Width | None = None
+    """Elements that share a scale, where the config says it; None: the format's own."""
     experts_only: bool = False
     """Only the experts are quantised; attention stays in bf16 (gpt-oss)."""
     head: bool = False

@@ -269,7 +269,7 @@ def test_no_mutation_gets_past_as_another_exception():
     ]
     loaded = [yaml.safe_load(text) for text in texts]
     messages = []
-    for turn in range(1000):
+    for turn in range(2000):
         try:
             if turn % 4:
                 data = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,8 @@ from perfmodel.specs.architectures.family import (
     read_heads,
 )
 from perfmodel.specs.model import Attention, Norm
+
+Extras = Callable[[Config, Shape], Mapping[str, Any]]
 
 
 def falcon_layers(config: Config, family: Family, shape: Shape) -> Sequence[Attention]:
@@ -62,15 +64,13 @@ def bigcode_layers(config: Config, family: Family, shape: Shape) -> Sequence[Att
     return [with_kv_heads(groups, config, family, shape)] * shape.layers
 
 
-def learned_positions(offset: int = 0) -> Any:
-    """Rows of a learned position table: the positions and ``offset`` more (OPT keeps 2)."""
+def learned_positions(rows: int, offset: int = 0) -> Extras:
+    """A learned position table: ``rows`` where unsaid, and ``offset`` more (OPT keeps 2)."""
 
     def extras(config: Config, shape: Shape) -> Mapping[str, Any]:
-        rows = config.integer("max_position_embeddings", "n_positions", "n_ctx", default=1024)
-        return {
-            "position_rows": rows
-            + config.integer("position_embedding_offset", default=offset, low=0)
-        }
+        stated = config.integer("max_position_embeddings", "n_positions", default=rows)
+        more = config.integer("position_embedding_offset", default=offset, low=0)
+        return {"position_rows": stated + more}
 
     return extras
 
@@ -81,7 +81,7 @@ def opt_extras(config: Config, shape: Shape) -> Mapping[str, Any]:
     before = config.flag("do_layer_norm_before", default=True)
     removed = config.flag("_remove_final_layer_norm", default=False)
     return {
-        **learned_positions(2)(config, shape),
+        **learned_positions(2048, 2)(config, shape),
         "embedding_width": width if width not in (None, shape.hidden) else None,
         "final_norm": before and not removed,
     }
@@ -104,7 +104,7 @@ BIASED = Family(
     down_bias=ALWAYS,
     rotary=0.0,
 )
-GPT2 = replace(BIASED, ffn_factor=4, extras=learned_positions())
+GPT2 = replace(BIASED, ffn_factor=4, extras=learned_positions(1024))
 GPTJ = replace(
     BIASED,
     tied=False,

@@ -72,8 +72,10 @@ class Family:
     """KV heads where the key is absent; None: as many as query heads."""
     head_dim: int | None = None
     """Head width where the key is absent; None: hidden / heads."""
-    windows: Callable[[Config, Shape], Sequence[int | None]] | None = None
-    """The window of each layer; None: full attention everywhere."""
+    window: int | None = None
+    """The window's size where its key is absent."""
+    windows: Callable[[Config, Shape, int | None], Sequence[int | None]] | None = None
+    """Each layer's window, of that size or none; None: full attention everywhere."""
     chunked: bool = False
     """A window is a fixed chunk of positions (Llama-4)."""
     rotary: float = 1.0

@@ -73,6 +73,9 @@ def after_dense(default: int = 0) -> SparseRule:
     """MoE in each ``moe_layer_freq``-th layer from ``first_k_dense_replace`` on (DeepSeek)."""
 
     def sparse(config: Config, shape: Shape) -> Sequence[bool]:
+        kinds = config.names("mlp_layer_types", shape.layers, ("dense", "sparse"))
+        if kinds is not None:
+            return [kind == "sparse" for kind in kinds]
         first = config.integer("first_k_dense_replace", default=default, low=0)
         step = config.integer("moe_layer_freq", default=1)
         return [layer >= first and layer % step == 0 for layer in range(shape.layers)]

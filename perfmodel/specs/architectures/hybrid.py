@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perfmodel.specs.architectures.attention import LAYER_TYPES, read_attention
+from perfmodel.specs.architectures.attention import read_attention
 from perfmodel.specs.architectures.config import MAX_HEADS, Config
-from perfmodel.specs.architectures.dense import LLAMA, QWEN3
+from perfmodel.specs.architectures.dense import LLAMA, NEVER, QWEN3
+from perfmodel.specs.architectures.experts import QWEN2_EXPERTS, experts_of
 from perfmodel.specs.architectures.family import Family, Shape, Switch
 from perfmodel.specs.architectures.feedforward import moe_layers, read_dense, sparse_steps
-from perfmodel.specs.architectures.moe import QWEN2_EXPERTS, experts_of
 from perfmodel.specs.architectures.mtp import next_token_modules
+from perfmodel.specs.architectures.windows import LAYER_TYPES
 from perfmodel.specs.model import (
     Ffn,
     GatedDeltaNet,
@@ -126,15 +127,14 @@ def nemotron_mixers(config: Config, family: Family, shape: Shape) -> Sequence[Mi
             groups=config.integer("n_groups", default=8, high=MAX_HEADS),
             conv_kernel=config.integer("conv_kernel", default=4, high=MAX_KERNEL),
             conv_bias=config.flag("use_conv_bias", default=True),
-            bias=config.flag("use_bias", "mamba_proj_bias", default=False),
+            bias=config.flag("use_bias", default=False),
         )
     return [mixers.get(kind) for kind in kinds]
 
 
 def nemotron_shared(config: Config, width: int) -> int:
-    """Shared experts have a width of their own."""
-    count = config.integer("n_shared_experts", default=1, low=0, high=MAX_HEADS)
-    return count * config.integer("moe_shared_expert_intermediate_size", default=width)
+    """One shared expert of its own width, whatever ``n_shared_experts`` says."""
+    return config.integer("moe_shared_expert_intermediate_size")
 
 
 NEMOTRON_EXPERTS = experts_of("moe_intermediate_size", correction=True, shared=nemotron_shared)
@@ -155,8 +155,34 @@ def nemotron_ffns(config: Config, family: Family, shape: Shape) -> Sequence[Ffn 
 
 FAMILIES: Mapping[str, Family] = {
     "qwen3_next": QWEN3_NEXT,
-    "qwen3_5_text": replace(QWEN3_NEXT, ffns=LLAMA.ffns, kv_heads=4),
-    "qwen3_5_moe_text": replace(QWEN3_NEXT, ffns=moe_layers(QWEN2_EXPERTS)),
+    "qwen3_5_text": replace(
+        QWEN3_NEXT,
+        ffns=LLAMA.ffns,
+        kv_heads=4,
+        defaults={
+            "vocab_size": 248320,
+            "hidden_size": 4096,
+            "intermediate_size": 12288,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 16,
+            "max_position_embeddings": 32768,
+        },
+    ),
+    "qwen3_5_moe_text": replace(
+        QWEN3_NEXT,
+        ffns=moe_layers(QWEN2_EXPERTS),
+        defaults={
+            "vocab_size": 248320,
+            "hidden_size": 2048,
+            "num_hidden_layers": 40,
+            "num_attention_heads": 16,
+            "num_experts": 256,
+            "num_experts_per_tok": 8,
+            "moe_intermediate_size": 512,
+            "shared_expert_intermediate_size": 512,
+            "max_position_embeddings": 32768,
+        },
+    ),
     "nemotron_h": replace(
         LLAMA,
         mixers=nemotron_mixers,
@@ -165,8 +191,8 @@ FAMILIES: Mapping[str, Family] = {
         norms=1,
         kv_heads=8,
         head_dim=128,
-        qkv_bias=Switch(False, ("attention_bias",)),
-        out_bias=Switch(False, ("attention_bias",)),
+        qkv_bias=NEVER,
+        out_bias=NEVER,
         gated=False,
         rotary=0.0,
         extras=state_dtype,

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from perfmodel.specs.architectures.attention import (
-    MAX_WINDOW,
-    all_but_every,
-    every_layer,
-    nested_kv_layers,
-    rotary_layers,
-    switched,
-    window_size,
-)
-from perfmodel.specs.architectures.config import Config
+from perfmodel.specs.architectures import windows
+from perfmodel.specs.architectures.attention import nested_kv_layers
 from perfmodel.specs.architectures.dense import (
     ALWAYS,
-    ERNIE,
-    ERNIE_BIAS,
     GLM,
-    HUNYUAN,
     LLAMA,
     MISTRAL,
     NEVER,
@@ -28,132 +17,25 @@ from perfmodel.specs.architectures.dense import (
     QWEN2,
     QWEN3,
 )
-from perfmodel.specs.architectures.family import (
-    BIASLESS_LAYER_NORM,
-    LAYER_NORM,
-    Family,
-    Shape,
-    Switch,
+from perfmodel.specs.architectures.dense_more import ERNIE, ERNIE_BIAS, EXAONE4, HUNYUAN
+from perfmodel.specs.architectures.experts import (
+    DEEPSEEK_EXPERTS,
+    DEEPSEEK_V3_EXPERTS,
+    DOTS_EXPERTS,
+    QWEN2_EXPERTS,
+    QWEN3_EXPERTS,
+    dbrx_moe,
+    ernie_shared,
+    ernie_sparse,
+    experts_of,
+    granite_shared,
+    llama4_sparse,
 )
-from perfmodel.specs.architectures.feedforward import (
-    EXPERTS,
-    MoeReader,
-    after_dense,
-    moe_layers,
-    read_top_k,
-    sparse_steps,
-)
+from perfmodel.specs.architectures.family import BIASLESS_LAYER_NORM, LAYER_NORM, Family, Switch
+from perfmodel.specs.architectures.feedforward import after_dense, moe_layers, sparse_steps
 from perfmodel.specs.architectures.mtp import next_token_modules
-from perfmodel.specs.model import DenseFfn, MoeFfn
 
-MAX_EXPERTS = 2**14
-
-
-def experts_of(
-    *width_keys: str,
-    bias: Switch = NEVER,
-    router_bias: Switch = NEVER,
-    correction: bool = False,
-    shared: Callable[[Config, int], int] | None = None,
-    shared_gate: bool = False,
-    top_k: int | None = None,
-) -> MoeReader:
-    """A reader of MoE blocks whose expert width stands under ``width_keys``.
-
-    ``shared`` gives the summed width of the shared experts (0: none) from the config and the
-    width of one expert.
-    """
-
-    def read(config: Config, family: Family, shape: Shape) -> MoeFfn:
-        count = config.integer(*EXPERTS, high=MAX_EXPERTS)
-        width = config.integer(*width_keys)
-        shared_width = shared(config, width) if shared else 0
-        return MoeFfn(
-            experts=count,
-            top_k=read_top_k(config, count, top_k),
-            width=width,
-            gated=family.gated,
-            bias=bias.read(config),
-            router_bias=router_bias.read(config),
-            correction_bias=correction,
-            shared=DenseFfn(width=shared_width, gated=family.gated) if shared_width else None,
-            shared_gate=shared_gate and shared_width > 0,
-        )
-
-    return read
-
-
-def shared_count(config: Config, width: int) -> int:
-    """Shared experts of the routed ones' width (DeepSeek)."""
-    return width * config.integer("n_shared_experts", default=0, low=0, high=MAX_EXPERTS)
-
-
-def shared_width(config: Config, width: int) -> int:
-    """A shared expert of its own width (Qwen2-MoE)."""
-    return config.integer("shared_expert_intermediate_size", default=0, low=0)
-
-
-DEEPSEEK_EXPERTS = experts_of("moe_intermediate_size", correction=True, shared=shared_count)
-DEEPSEEK_V2_EXPERTS = experts_of("moe_intermediate_size", shared=shared_count)
-QWEN2_EXPERTS = experts_of("moe_intermediate_size", shared=shared_width, shared_gate=True)
-QWEN3_EXPERTS = experts_of("moe_intermediate_size")
-
-
-def ernie_shared(config: Config, width: int) -> int:
-    """Shared experts of the routed ones' width (ERNIE-4.5)."""
-    return width * config.integer("moe_num_shared_experts", default=0, low=0, high=MAX_EXPERTS)
-
-
-def granite_shared(config: Config, width: int) -> int:
-    """A shared expert of its own width (Granite)."""
-    return config.integer("shared_intermediate_size", default=0, low=0)
-
-
-def ernie_sparse(config: Config, shape: Shape) -> Sequence[bool]:
-    """MoE in each ``moe_layer_interval``-th layer from a start to an end index."""
-    step = config.integer("moe_layer_interval", default=1)
-    start = config.integer("moe_layer_start_index", default=1, low=0)
-    end = config.integer("moe_layer_end_index", default=-1, low=-1)
-    end = shape.layers - 1 if end == -1 else end
-    return [(layer + 1) % step == 0 and start <= layer <= end for layer in range(shape.layers)]
-
-
-def llama4_sparse(config: Config, shape: Shape) -> Sequence[bool]:
-    """MoE in ``moe_layers``, else in each ``interleave_moe_layer_step``-th layer."""
-    stated = config.integers("moe_layers")
-    if stated is None:
-        step = config.integer("interleave_moe_layer_step", default=1)
-        stated = list(range(step - 1, shape.layers, step))
-    chosen = set(stated)
-    return [layer in chosen for layer in range(shape.layers)]
-
-
-def llama4_windows(config: Config, shape: Shape) -> Sequence[int | None]:
-    """Layers with rotary positions see their chunk; the others see all."""
-    chunk = config.optional("attention_chunk_size", high=MAX_WINDOW)
-    if chunk is None and not config.states("attention_chunk_size"):
-        chunk = 8192
-    return [chunk if rotary else None for rotary in rotary_layers(config, shape)]
-
-
-def dots_windows(config: Config, shape: Shape) -> Sequence[int | None]:
-    """The layers from ``max_window_layers`` on slide."""
-    size = window_size(config, 4096)
-    start = config.integer("max_window_layers", default=62, low=0)
-    return [size if layer >= start else None for layer in range(shape.layers)]
-
-
-def dbrx_moe(config: Config, family: Family, shape: Shape) -> MoeFfn:
-    """DBRX's experts, nested in ``ffn_config``."""
-    section = config.section("ffn_config")
-    if section is None:
-        raise config.fault("ffn_config", "missing; it must be an object")
-    return experts_of("ffn_hidden_size")(section, family, shape)
-
-
-MIXTRAL = replace(
-    MISTRAL, windows=every_layer(None), ffns=moe_layers(experts_of("intermediate_size"))
-)
+MIXTRAL = replace(MISTRAL, window=None, ffns=moe_layers(experts_of("intermediate_size")))
 LLAMA4_EXPERTS = experts_of("intermediate_size", shared=lambda config, width: width, top_k=1)
 
 GLM4_MOE = replace(
@@ -162,7 +44,7 @@ GLM4_MOE = replace(
     head_dim=None,
     qkv_bias=Switch(False, ("attention_bias",)),
     has_qk_norm=Switch(False, ("use_qk_norm",)),
-    ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(1)),
+    ffns=moe_layers(DEEPSEEK_V3_EXPERTS, after_dense(1)),
     mtp=next_token_modules,
 )
 GRANITE_MOE = replace(
@@ -176,8 +58,9 @@ FAMILIES: Mapping[str, Family] = {
         has_qk_norm=ALWAYS,
         up_bias=NEVER,
         down_bias=NEVER,
-        windows=dots_windows,
-        ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense(0)),
+        window=4096,
+        windows=windows.last_layers,
+        ffns=moe_layers(DOTS_EXPERTS, after_dense(0)),
     ),
     "ernie4_5_moe": replace(
         ERNIE,
@@ -189,6 +72,14 @@ FAMILIES: Mapping[str, Family] = {
             ernie_sparse,
         ),
     ),
+    "exaone_moe": replace(EXAONE4, ffns=moe_layers(DEEPSEEK_V3_EXPERTS, after_dense(1))),
+    "hy_v3": replace(
+        LLAMA,
+        kv_heads=8,
+        head_dim=128,
+        has_qk_norm=ALWAYS,
+        ffns=moe_layers(DEEPSEEK_V3_EXPERTS, after_dense(1)),
+    ),
     "flex_olmo": replace(OLMO2, ffns=moe_layers(experts_of("intermediate_size", top_k=5))),
     "granitemoe": GRANITE_MOE,
     "granitemoeshared": replace(
@@ -199,19 +90,19 @@ FAMILIES: Mapping[str, Family] = {
         ffns=moe_layers(experts_of("intermediate_size", shared=lambda config, width: width)),
     ),
     "olmoe": replace(OLMO2, ffns=moe_layers(experts_of("intermediate_size", top_k=8))),
-    "solar_open": replace(GLM4_MOE, head_dim=128, mtp=None, ffns=moe_layers(DEEPSEEK_EXPERTS)),
+    "solar_open": replace(GLM4_MOE, head_dim=128, mtp=None, ffns=moe_layers(DEEPSEEK_V3_EXPERTS)),
     "mixtral": MIXTRAL,
     "qwen2_moe": replace(
         QWEN2,
         kv_heads=16,
-        windows=switched(4096, first=False),
+        windows=windows.qwen2_moe,
         ffns=moe_layers(QWEN2_EXPERTS, sparse_steps),
     ),
     "qwen3_moe": replace(
         QWEN3,
         kv_heads=4,
         head_dim=None,
-        windows=switched(4096, first=True),
+        windows=windows.where_switched_on,
         ffns=moe_layers(QWEN3_EXPERTS, sparse_steps),
     ),
     "qwen3_vl_moe_text": replace(
@@ -245,7 +136,8 @@ FAMILIES: Mapping[str, Family] = {
         qkv_bias=Switch(True, ("attention_bias",)),
         out_bias=Switch(True, ("attention_bias",)),
         sinks=True,
-        windows=all_but_every(2, 128),
+        window=128,
+        windows=windows.all_but_every(2),
         ffns=moe_layers(
             experts_of(
                 "intermediate_size",
@@ -271,12 +163,15 @@ FAMILIES: Mapping[str, Family] = {
         ffns=moe_layers(dbrx_moe),
     ),
     "glm4_moe": GLM4_MOE,
-    "deepseek": replace(LLAMA, ffns=moe_layers(DEEPSEEK_V2_EXPERTS, after_dense())),
+    "deepseek": replace(LLAMA, ffns=moe_layers(DEEPSEEK_EXPERTS, after_dense())),
     "llama4_text": replace(
         LLAMA,
         kv_heads=8,
         head_dim=128,
-        windows=llama4_windows,
+        up_bias=NEVER,
+        down_bias=NEVER,
+        window=8192,
+        windows=windows.llama4,
         chunked=True,
         ffn_keys=("intermediate_size_mlp",),
         ffns=moe_layers(LLAMA4_EXPERTS, llama4_sparse),

@@ -22,3 +22,10 @@ def next_token_modules(
     if not count or not attending:
         return None
     return Mtp(layers=(attending[-1],) * count)
+
+
+def attends(layer: Layer) -> bool:
+    """The layer has softmax attention, and an indexer of its own if any."""
+    if isinstance(layer.mixer, LatentAttention):
+        return layer.mixer.indexer is None or not layer.mixer.indexer.shared
+    return isinstance(layer.mixer, Attention)

@@ -19,7 +19,34 @@ def read_checkpoint(config: Config) -> CheckpointFormat | None:
     section = config.section("quantization_config") or config.section("compression_config")
     if section is None:
         return None
-    return READERS[_method(section)](section)
+    made = READERS[_method(section)](section)
+    updates = {
+        "experts_only": made.experts_only or _spares_attention(section),
+        "group_size": _group_size(section),
+    }
+    return made.model_copy(update=updates)
+
+
+def _spares_attention(section: Config) -> bool:
+    """The list of what stays unquantised names attention: only experts are quantised."""
+    spared = section.items("modules_to_not_convert", "ignore", "ignored_layers") or ()
+    return any("self_attn" in item for item in spared if isinstance(item, str))
+
+
+def _group_size(section: Config) -> int | None:
+    """Elements that share a scale; null, 0 and -1 leave it to the format."""
+    size = section.optional("group_size", "q_group_size", low=-1, high=2**20)
+    weights = _first_group(section)
+    if size is None and weights is not None:
+        size = weights.optional("group_size", low=-1, high=2**20)
+    return size if size and size > 0 else None
+
+
+def _first_group(section: Config) -> Config | None:
+    """The weights of the first group (compressed-tensors)."""
+    groups = section.section("config_groups")
+    first = groups.section(next(iter(groups.data), "")) if groups else None
+    return first.section("weights") if first else None
 
 
 def _method(section: Config) -> str:
@@ -52,8 +79,9 @@ def _mxfp4(section: Config) -> CheckpointFormat:
 def _by_bits(section: Config, bits: int, kind: str) -> CheckpointFormat:
     known = {("int", 4): "int4", ("int", 8): "int8", ("float", 8): "fp8", ("float", 4): "nvfp4"}
     if (kind, bits) not in known:
-        allowed = ", ".join(f"{name} of {width} bits" for name, width in known)
-        raise section.fault("bits", f"{kind} of {bits} bits isn't known; known: {allowed}")
+        allowed = ", ".join(f"{name} of {width}" for name, width in known)
+        key = "num_bits" if section.states("num_bits") else "bits"
+        raise section.fault(key, f"{kind} of {bits} isn't supported; known: {allowed}")
     return CheckpointFormat(weights=known[kind, bits])
 
 
@@ -64,11 +92,11 @@ def _bitsandbytes(section: Config) -> CheckpointFormat:
 
 
 def _compressed(section: Config) -> CheckpointFormat:
-    groups = section.section("config_groups")
-    first = groups.section(next(iter(groups.data), "")) if groups else None
-    weights = first.section("weights") if first else None
+    weights = _first_group(section)
     if weights is None:
         raise section.fault("config_groups", "missing; its first group must describe weights")
+    if (section.text("format") or "").startswith("mxfp4"):
+        return CheckpointFormat(weights="mxfp4")
     kind = weights.choice("type", ("int", "float"), default="int")
     return _by_bits(weights, weights.integer("num_bits", high=64), kind)
 

@@ -9,7 +9,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from perfmodel.errors import InputError, UnknownNameError
-from perfmodel.specs.architectures import classic, dense, hybrid, latent, moe, statespace
+from perfmodel.specs.architectures import (
+    classic,
+    dense_more,
+    hybrid,
+    latent,
+    moe,
+    statespace,
+)
 from perfmodel.specs.architectures.config import Config, shown
 from perfmodel.specs.architectures.family import Family, build_decoder
 from perfmodel.specs.architectures.quantization import read_checkpoint
@@ -18,17 +25,18 @@ from perfmodel.specs.base import describe
 from perfmodel.specs.model import Model
 
 FAMILIES: Mapping[str, Family] = {
-    **dense.FAMILIES,
+    **dense_more.FAMILIES,
     **moe.FAMILIES,
     **latent.FAMILIES,
     **hybrid.FAMILIES,
     **classic.FAMILIES,
     **statespace.FAMILIES,
 }
-MULTIMODAL: Mapping[str, str | None] = {
+MULTIMODAL: Mapping[str, str] = {
     "gemma3": "gemma3_text",
     "llama4": "llama4_text",
     "llava": "llama",
+    "llava_next": "llama",
     "mistral3": "mistral",
     "paligemma": "gemma",
     "qwen2_5_vl": "qwen2_5_vl_text",
@@ -105,9 +113,8 @@ def text_section(config: Config, kind: str) -> tuple[Config, str]:
     if config.states("tie_word_embeddings"):  # the whole's word stands above the part's
         merged = {**section.data, "tie_word_embeddings": config.data["tie_word_embeddings"]}
         section = Config(merged, section.where, section.path, nested=True)
-    default = MULTIMODAL[kind]
-    if default is not None and not section.states("model_type"):
-        return section, default
+    if not section.states("model_type"):
+        return section, MULTIMODAL[kind]
     text_kind = read_type(section)
     if text_kind not in FAMILIES:
         raise section.fault("model_type", f"{text_kind} is no text model")

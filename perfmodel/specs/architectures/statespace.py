@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perfmodel.specs.architectures.attention import LAYER_TYPES, read_attention
+from perfmodel.specs.architectures.attention import read_attention
 from perfmodel.specs.architectures.config import MAX_HEADS, Config
 from perfmodel.specs.architectures.dense import LLAMA, NEVER
+from perfmodel.specs.architectures.experts import experts_of
 from perfmodel.specs.architectures.family import Family, Shape
 from perfmodel.specs.architectures.feedforward import moe_layers
 from perfmodel.specs.architectures.hybrid import MAX_KERNEL, state_dtype
-from perfmodel.specs.architectures.moe import experts_of, granite_shared
+from perfmodel.specs.architectures.windows import LAYER_TYPES
 from perfmodel.specs.model import DenseFfn, Ffn, Mamba1, Mamba2, Mixer
 
 MAX_EXPAND = 64
@@ -83,13 +84,18 @@ def bamba_layers(config: Config, family: Family, shape: Shape) -> Sequence[Mixer
     return [mixer for mixer in chosen if mixer is not None]
 
 
+def stated_shared(config: Config, width: int) -> int:
+    """Granite-4's shared expert, whose width must be stated."""
+    return config.integer("shared_intermediate_size", low=0)
+
+
 def granite_ffns(config: Config, family: Family, shape: Shape) -> Sequence[Ffn]:
     """Granite-4: a shared expert, and routed ones where ``num_local_experts`` isn't 0."""
     if config.integer("num_local_experts", default=8, low=0) > 0:
-        return moe_layers(experts_of("intermediate_size", shared=granite_shared))(
+        return moe_layers(experts_of("intermediate_size", shared=stated_shared))(
             config, family, shape
         )
-    return [DenseFfn(width=config.integer("shared_intermediate_size", default=1024))] * shape.layers
+    return [DenseFfn(width=config.integer("shared_intermediate_size"))] * shape.layers
 
 
 def mamba1_layers(config: Config, family: Family, shape: Shape) -> Sequence[Mixer]:
@@ -97,7 +103,8 @@ def mamba1_layers(config: Config, family: Family, shape: Shape) -> Sequence[Mixe
     rank = config.find("time_step_rank")[1]
     auto = -(-shape.hidden // 16)
     layer = Mamba1(
-        inner=expanded(config, shape, "expand"),
+        # Falcon-Mamba says expand 16 and means its intermediate_size, twice the hidden one.
+        inner=config.optional("intermediate_size") or expanded(config, shape, "expand"),
         state=config.integer("state_size", default=16),
         dt_rank=auto if rank == "auto" else config.integer("time_step_rank", default=auto),
         conv_kernel=config.integer("conv_kernel", default=4, high=MAX_KERNEL),

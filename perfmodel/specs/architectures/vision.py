@@ -21,16 +21,22 @@ def gemma3(config: Config, vision: Config, hidden: int) -> int:
 def paligemma(config: Config, vision: Config, hidden: int) -> int:
     """SigLIP and one projection."""
     width = vision.integer("hidden_size", default=SIGLIP["hidden_size"])
-    return siglip(vision) + linear(width, hidden)
+    return siglip(vision) + linear(width, vision.integer("projection_dim", default=hidden))
 
 
 def llava(config: Config, vision: Config, hidden: int) -> int:
     """Any encoder and a two-layer projector from one of its layers (or several)."""
+    tower = encoder(vision)
     bias = config.flag("multimodal_projector_bias", default=True)
     layers = config.data.get("vision_feature_layer")
     taken = len(layers) if isinstance(layers, list) and layers else 1
     width = vision.integer("hidden_size") * taken
-    return encoder(vision) + linear(width, hidden, bias) + linear(hidden, hidden, bias)
+    return tower + linear(width, hidden, bias) + linear(hidden, hidden, bias)
+
+
+def llava_next(config: Config, vision: Config, hidden: int) -> int:
+    """Llava's parts, and the vector that ends a row of patches."""
+    return llava(config, vision, hidden) + hidden
 
 
 def mistral3(config: Config, vision: Config, hidden: int) -> int:
@@ -121,6 +127,7 @@ TOWERS: Mapping[str, Tower] = {
     "gemma3": gemma3,
     "llama4": llama4,
     "llava": llava,
+    "llava_next": llava_next,
     "mistral3": mistral3,
     "paligemma": paligemma,
     "qwen2_5_vl": qwen2_5,

@@ -1,0 +1,106 @@
+"""Every mistake of a user is one line on stderr that names it, and exit status 2."""
+
+import json
+
+import pytest
+
+from tests.cli.runner import perfmodel
+
+OK = ("estimate", "llama-3.1-8b", "-H", "h100-sxm")
+WRONG = {
+    "no such command": (("estimat",), "estimate"),
+    "no hardware": (("estimate", "llama-3.1-8b"), "--hardware"),
+    "no model": (("estimate", "-H", "h100-sxm"), "model"),
+    "unknown model": (("estimate", "lama-3.1-8b", "-H", "h100-sxm"), "llama-3.1-8b"),
+    "missing file": (("estimate", "./none/config.json", "-H", "h100-sxm"), "none/config.json"),
+    "unknown hardware": (("estimate", "llama-3.1-8b", "-H", "h1000-sxm"), "h100-sxm"),
+    "missing profile": (("estimate", "llama-3.1-8b", "-H", "./none.yaml"), "none.yaml"),
+    "text for a number": ((*OK, "--batch", "many"), "'many'"),
+    "a fraction": ((*OK, "--batch", "1.5"), "'1.5'"),
+    "zero": ((*OK, "--batch", "0"), "batch"),
+    "negative": ((*OK, "--prompt", "-5"), "prompt"),
+    "absurd": ((*OK, "--prompt", "999999999999"), "prompt"),
+    "huge digits": ((*OK, "--prompt", "9" * 5000), "prompt"),
+    "prefix as long as the prompt": (
+        (*OK, "--prompt", "10", "--cached-prefix", "10"), "cached_prefix"
+    ),
+    "tp that doesn't divide": ((*OK, "--tp", "3"), "--tp"),
+    "tp zero": ((*OK, "--tp", "0"), "tp"),
+    "too many stages": ((*OK, "--pp", "33"), "--pp"),
+    "experts in a dense model": ((*OK, "--ep", "2", "--tp", "2"), "--ep"),
+    "ep that doesn't divide": (
+        ("estimate", "mixtral-8x7b", "-H", "h100-sxm", "--tp", "2", "--ep", "3"), "--ep"
+    ),
+    "unknown weights": ((*OK, "--weights", "fp7"), "--weights"),
+    "unknown cache": ((*OK, "--kv-cache-dtype", "fp7"), "--kv-cache-dtype"),
+    "activations narrower than weights": ((*OK, "--activations", "fp8"), "--activations"),
+    "unknown engine": ((*OK, "--engine", "vlm"), "--engine"),
+    "unknown choice": ((*OK, "--execution", "lazy"), "--execution"),
+    "utilisation above one": ((*OK, "--gpu-memory-utilization", "1.5"), "gpu_memory_utilization"),
+    "fewer sequences than the batch": ((*OK, "-b", "64", "--max-num-seqs", "8"), "--max-num-seqs"),
+    "a reserved length too short": (
+        (*OK, "--kv-layout", "contiguous", "--max-model-len", "100"), "--max-model-len"
+    ),
+    "more replicas than sequences": ((*OK, "--dp", "2"), "--dp"),
+    "json and csv": ((*OK, "--json", "--csv"), "--json"),
+    "nodes without a network": (
+        ("estimate", "llama-3.1-8b", "-H", "m2-ultra", "--tp", "2"), "m2-ultra"
+    ),
+    "a model's own list": (("models", "show", "nothing-like-this"), "nothing-like-this"),
+    "a profile's own list": (("hardware", "show", "nothing"), "nothing"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_one_line_and_status_2(name):
+    arguments, named = WRONG[name]
+    ran = perfmodel(*arguments)
+    assert ran.status == 2
+    assert ran.out == ""
+    assert len(ran.err.strip().splitlines()) == 1, ran.err
+    assert named in ran.err
+    assert len(ran.err) < 400
+
+
+BROKEN_CONFIGS = {
+    "broken JSON": '{"model_type": "llama", ',
+    "not an object": "[1, 2]",
+    "no model type": '{"hidden_size": 64}',
+    "unknown architecture": '{"model_type": "gru"}',
+    "text for a number": json.dumps({"model_type": "llama", "hidden_size": "64"}),
+    "negative": json.dumps({"model_type": "llama", "hidden_size": -64}),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_CONFIGS)
+def test_a_broken_config_is_named(tmp_path, name):
+    file = tmp_path / "config.json"
+    file.write_text(BROKEN_CONFIGS[name])
+    ran = perfmodel("estimate", tmp_path, "-H", "h100-sxm")
+    assert ran.status == 2
+    assert ran.out == ""
+    assert len(ran.err.strip().splitlines()) == 1
+    assert "config.json" in ran.err
+
+
+BROKEN_PROFILES = {
+    "broken YAML": "name: [",
+    "unknown key": "name: x\npeaks_tflops: {bf16: 1}\n"
+    "memory: {capacity_gb: 1, bandwidth_gb_s: 1, bandwith: 2}\n",
+    "bytes for GB": "name: x\npeaks_tflops: {bf16: 1}\n"
+    "memory: {capacity_gb: 80000000000, bandwidth_gb_s: 1000}\n",
+    "text for a number": "name: x\npeaks_tflops: {bf16: 1e3}\n"
+    "memory: {capacity_gb: 80, bandwidth_gb_s: 1000}\n",
+    "no memory": "name: x\npeaks_tflops: {bf16: 1}\n",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_PROFILES)
+def test_a_broken_profile_is_named(tmp_path, name):
+    file = tmp_path / "gpu.yaml"
+    file.write_text(BROKEN_PROFILES[name])
+    ran = perfmodel("estimate", "llama-3.1-8b", "-H", file)
+    assert ran.status == 2
+    assert ran.out == ""
+    assert len(ran.err.strip().splitlines()) == 1
+    assert "gpu.yaml" in ran.err
