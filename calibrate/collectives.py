@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from calibrate.device import Device, open_device
+from calibrate.measure import warm_state
 from calibrate.results import failed_result, now, ok_result, provenance, reason_of, result_columns
 from calibrate.roof import Roof
 from calibrate.rows import Row, RowFile
 from calibrate.runs.base import Prepared, Shape, Work, width
-from calibrate.state import merge
+from calibrate.state import State, merge
 from calibrate.timing import Sample, Settings, Timer, measure
 from perfmodel.errors import InputError
 
@@ -100,18 +101,18 @@ def row_of(shape: Shape, device: Device, torch: Any, settings: Settings) -> Row:
     """Measure one collective on all ranks together; a failure is the row's reason."""
     moved = bus_bytes(str(shape["op"]), int(shape["message_bytes"]), int(shape["num_gpus"]))
     work = Work(0, moved, str(shape["dtype"]), "none")
-    before = device.state()
+    states: list[State] = []
     try:
         prepared = prepare(shape, device, torch)
         # On the CPU the calling thread sleeps while its peers send.
         inner = device.timer(prepared.call, host=device.kind == "cpu", graph=False, flush=False)
         timer = RankTimer(inner, torch, device.synchronize, device.target)
-        timing = measure(timer, settings)
+        timing = measure(timer, settings, None, lambda: states.append(warm_state(device)))
     except Exception as error:
         result = failed_result(work, reason_of(error), settings, warm=True)
     else:
         result = ok_result(work, (prepared, timing, timer.method), settings, Roof(), warm=True)
-    state = merge([replace(before, others_busy=None), device.state()])
+    state = merge([*states, device.state()])
     return Row("collective", shape, result, state, provenance(device), now())
 
 

@@ -26,7 +26,6 @@ from calibrate.roof import Roof
 from calibrate.rows import Row, RowFile
 from calibrate.runs.base import Bench, Value, Work
 from calibrate.runs.registry import CEILINGS, family
-from calibrate.state import merge
 from calibrate.timing import Settings, measure
 from perfmodel.errors import InputError
 
@@ -153,9 +152,9 @@ class Runner:
     def row(self, case: Case) -> Row:
         """Measure one case; whatever goes wrong with it is the row's reason."""
         work = family(case.family).work(case.shape)
-        before = self._device.state()
+        states: list[State] = []
         try:
-            found = self._time(case)
+            found = self._time(case, states)
         except Exception as error:
             result = failed_result(work, reason_of(error), self._settings, warm=self._bench.warm)
         else:
@@ -163,12 +162,11 @@ class Runner:
             if case.family in CEILINGS:
                 raise_roof(roof, case.family, work, found[1].fastest_s)
             result = ok_result(work, found, self._settings, roof, warm=self._bench.warm)
-        # The load read before was that of the case before.
-        state = merge([replace(before, others_busy=None), self._device.state()])
+        state = merge([*states, self._device.state()])
         self._device.release()
         return Row(case.family, case.shape, result, state, self._provenance, now())
 
-    def _time(self, case: Case) -> Found:
+    def _time(self, case: Case, states: list[State]) -> Found:
         with self._bench.torch.inference_mode():
             prepared = family(case.family).prepare(case.shape, self._bench)
             with prepared.context():
@@ -179,8 +177,16 @@ class Runner:
                     flush=prepared.flush,
                 )
                 once = prepared.copies if prepared.flush else None
-                timing = measure(timer, self._settings, once)
+                # An idle device has low clocks: it is read warm, and again after the samples.
+                timing = measure(
+                    timer, self._settings, once, lambda: states.append(warm_state(self._device))
+                )
         return prepared, timing, timer.method
+
+
+def warm_state(device: Device) -> State:
+    """A reading ahead of the samples; neighbours' load until then doesn't concern them."""
+    return replace(device.state(), others_busy=None)
 
 
 def raise_roof(roof: Roof, name: str, work: Work, fastest_s: float) -> None:

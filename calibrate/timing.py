@@ -8,6 +8,7 @@ so that the ranks of a collective, which share them, take the same ones.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -102,13 +103,19 @@ class Timing:
     """Disturbed samples that aren't counted."""
 
 
-def measure(timer: Timer, settings: Settings, repeats_at_most: int | None = None) -> Timing:
+def measure(
+    timer: Timer,
+    settings: Settings,
+    repeats_at_most: int | None = None,
+    ready: Callable[[], object] = lambda: None,
+) -> Timing:
     """Warm up, choose the repeats, sample until the tolerance or the budget is reached.
 
     Args:
         timer: times the calls.
         settings: tolerance and budget.
         repeats_at_most: sets of inputs that are cold after a flush: a sample uses each once.
+        ready: called once the device has warmed up, before the samples: to read its state.
     """
     single = warm_up(timer, settings, repeats_at_most)
     aim = max(settings.sample_s, RESOLUTIONS_PER_SAMPLE * timer.resolution_s)
@@ -118,6 +125,7 @@ def measure(timer: Timer, settings: Settings, repeats_at_most: int | None = None
         repeats, most = min(repeats, repeats_at_most), min(most, MOST_FLUSHED)
     timer.prepare(repeats)
     timer.sample()  # a graph's first replay uploads it
+    ready()
     taken: list[Sample] = []
     spent = 0.0
     while len(taken) < most:

@@ -15,10 +15,11 @@ import pytest
 from calibrate.cases_file import load_cases
 from calibrate.device import open_device
 from calibrate.measure import Runner, columns, settings_of, shape_of
-from calibrate.plan import key_of, make_plan
+from calibrate.plan import Case, complete, key_of, make_plan
 from calibrate.profile import measured_profile, write_profile
 from calibrate.rows import RowFile, read_rows
 from calibrate.runs import registry
+from calibrate.state import State
 from perfmodel.errors import InputError
 from perfmodel.specs.hardware import load_hardware
 
@@ -133,6 +134,32 @@ def test_inputs_larger_than_memory_are_a_row(device, plan, tmp_path, monkeypatch
     monkeypatch.setattr(device, "free_bytes", lambda: 10)
     row = Runner(device, tmp_path, settings_of(load_cases(TINY), 0.1)).row(plan.cases[0])
     assert "exceed 60% of the free" in row.result.reason
+
+
+GPU_ONLY = {
+    "gemm": {"dtype": "fp8", "m": 16, "n": 32, "k": 32},
+    "host_copy": {"dtype": "int8", "op": "host_to_device", "pinned": "no", "message_bytes": 4096},
+}
+
+
+@pytest.mark.parametrize("name", GPU_ONLY)
+def test_what_only_gpus_are_given_runs_here_too(device, name, tmp_path):
+    case = Case(name, complete(name, GPU_ONLY[name]), 1.0)
+    row = Runner(device, tmp_path, settings_of(load_cases(TINY), 0.5)).row(case)
+    assert row.result.status == "ok", row.result.reason
+    assert row.result.latency_us > 0
+
+
+def test_state_is_read_warm_and_after_the_samples(device, plan, tmp_path, monkeypatch):
+    clocks = iter([1500.0, 1400.0])
+
+    def state():
+        return State(next(clocks), None, None, None, "none", 0.5, "")
+
+    monkeypatch.setattr(device, "state", state)
+    row = Runner(device, tmp_path, settings_of(load_cases(TINY), 0.5)).row(plan.cases[0])
+    assert (row.state.clock_mhz, row.state.others_busy) == (1400.0, 0.5)
+    assert next(clocks, None) is None
 
 
 def test_incomplete_row_is_refused(tmp_path):
