@@ -26,6 +26,7 @@ from calibrate.roof import Roof
 from calibrate.rows import Row, RowFile
 from calibrate.runs.base import Bench, Value, Work
 from calibrate.runs.registry import CEILINGS, family
+from calibrate.state import State, merge
 from calibrate.timing import Settings, measure
 from perfmodel.errors import InputError
 
