@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,8 @@ OPERATIONS = {
     "alltoall": "alltoall", "all_to_all": "alltoall",
 }  # fmt: skip
 """The set's name for an operation of a table."""
-UNGATED = {(2688, 1856), (1024, 2688)}
-"""(hidden, inter) of experts without a gate: Nemotron 3, whose rows don't say it."""
+UNGATED = {(2688, 1856), (1024, 2688), (4096, 2688), (2048, 5120)}
+"""(hidden, inter) of experts without a gate: Nemotron 3's, whose rows don't say it."""
 LATENT, ROPE, VALUE = 512, 64, 128
 """DeepSeek's MLA: what a cached token holds, and the width of an expanded head's value."""
 
@@ -106,10 +107,13 @@ def routing_code(distribution: str) -> float:
         return float("nan")
 
 
-def operators_of(family: Family, rows: pd.DataFrame) -> Iterator[tuple[Array, Operator]]:
+def operators_of(
+    family: Family, rows: pd.DataFrame, *, quick: bool = False
+) -> Iterator[tuple[Array, Operator]]:
     """Operators whose sizes are arrays, each with the positions in ``rows`` that it stands for.
 
-    Rows of formats or routings that perfmodel doesn't know are in none.
+    Rows of formats or routings that perfmodel doesn't know are in none. ``quick`` takes a power
+    law's load for uniformly random, which spares drawing it.
     """
     column = rows[format_column(family)].to_numpy()
     for name in dict.fromkeys(column):
@@ -124,7 +128,7 @@ def operators_of(family: Family, rows: pd.DataFrame) -> Iterator[tuple[Array, Op
         elif family == "moe":
             known = ~np.isnan(part["distribution"].map(routing_code).to_numpy(dtype=np.float64))
             if known.any():
-                yield here[known], _experts(part[known], str(name))
+                yield here[known], _experts(part[known], str(name), quick)
         else:
             yield here, _gemm(part, str(name)) if family == "gemm" else _attention(family, part)
 
@@ -188,10 +192,11 @@ def _pairs(queries: Array, total: Array, limit: Array) -> Array:
     return pairs
 
 
-def _experts(rows: pd.DataFrame, name: str) -> Operator:
+def _experts(rows: pd.DataFrame, name: str, quick: bool) -> Operator:
     s = shapes_of("moe", rows)
     ranks = s["moe_ep"]
-    heavy = load(s["tokens"], s["topk"], s["experts"], ranks, s["routing"])
+    routing = np.where(s["routing"] > 0, UNIFORM, s["routing"]) if quick else s["routing"]
+    heavy = load(s["tokens"], s["topk"], s["experts"], ranks, routing)
     n: Any = (2 + s["gated"]) * s["inter"] / s["moe_tp"]
     k: Any = s["hidden"]
     sizes: dict[str, Any] = {
@@ -216,25 +221,28 @@ def _collective(rows: pd.DataFrame, name: str, ranks: int) -> Operator:
     )
 
 
-def roof_us(family: Family, rows: pd.DataFrame, hardware: Hardware) -> Array:
-    """Microseconds (n,) at the datasheet's peaks; NaN where the roof isn't known."""
-    roof, _ = roof_parts(family, rows, hardware)
-    return roof
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """The least that rows can take; NaN where it isn't known."""
+
+    us: Array
+    """(n,) at the datasheet's peaks."""
+    memory_bytes: Array
+    """(n,) of device memory where those are the roof, else 0."""
 
 
-def roof_parts(family: Family, rows: pd.DataFrame, hardware: Hardware) -> tuple[Array, Array]:
-    """Microseconds (n,) at the roof, and bytes (n,) of device memory where those are the roof.
-
-    Bytes are 0 where arithmetic or a link is the roof.
-    """
+def roof_of(
+    family: Family, rows: pd.DataFrame, hardware: Hardware, *, quick: bool = False
+) -> Roof:
+    """The roof of every row; ``quick`` as of `operators_of`."""
     device = DeviceModel(hardware, None)
-    roof, moved = np.full(len(rows), np.nan), np.zeros(len(rows))
-    for here, operator in operators_of(family, rows):
+    roof = Roof(np.full(len(rows), np.nan), np.zeros(len(rows)))
+    for here, operator in operators_of(family, rows, quick=quick):
         try:
             time = device.time(operator)
         except InputError:
             continue
-        roof[here] = np.asarray(time.roof_s) / MICROSECOND
+        roof.us[here] = np.asarray(time.roof_s) / MICROSECOND
         memory = np.asarray(time.memory_s) >= np.asarray(time.roof_s)
-        moved[here] = np.where(memory, np.asarray(operator.bytes), 0.0)
-    return roof, moved
+        roof.memory_bytes[here] = np.where(memory, np.asarray(operator.bytes), 0.0)
+    return roof

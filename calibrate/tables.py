@@ -12,7 +12,7 @@ import pandas as pd
 
 from calibrate.readers import translate
 from calibrate.schema import TIME, Family, checked, family_of
-from calibrate.table_work import roof_us
+from calibrate.table_work import roof_of
 from perfmodel.errors import InputError, UnknownNameError
 from perfmodel.operators.quantity import Array
 from perfmodel.specs.hardware import Hardware, load_hardware
@@ -141,8 +141,9 @@ def _check_units(table: Table, hardware: Hardware | None) -> None:
     """
     for name, rows in table.rows.groupby("gpu", sort=False):
         device = known_hardware(str(name)) or hardware
-        roof = np.zeros(len(rows)) if device is None else roof_us(table.family, rows, device)
-        roof = np.nan_to_num(roof)
+        roof = np.zeros(len(rows))
+        if device is not None:
+            roof = np.nan_to_num(roof_of(table.family, rows, device, quick=True).us)
         times = rows[TIME].to_numpy()
         ratio = times / (roof + FLOOR_US)
         middle = int(np.argsort(ratio)[len(ratio) // 2])
