@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from calibrate.schema import ORIGIN, SCHEMAS, TIME
+from calibrate.schema import ORIGIN, SCHEMAS, TIME, Mask
 from calibrate.table_work import Roof, format_column, roof_of
 from calibrate.tables import FLOOR_US, Table, known_hardware
 from perfmodel.operators.quantity import Array
@@ -70,7 +70,7 @@ class _Lint:
         times: Array = self.table.rows[TIME].to_numpy()
         return times
 
-    def finding(self, check: str, mask: Array, message: str) -> Iterator[Finding]:
+    def finding(self, check: str, mask: Mask, message: str) -> Iterator[Finding]:
         """A finding of the rows in ``mask``, unless there are none."""
         if mask.any():
             rows = tuple(sorted({int(number) for number in self.table.numbers[mask]}))
@@ -139,12 +139,11 @@ def _neighbours(data: _Lint) -> tuple[Array, Array]:
     """Time of the next smaller and next larger size in the sweep, NaN at its ends."""
     axis = data.table.rows[SCHEMAS[data.table.family].axis].to_numpy()
     line = data.line.to_numpy()
-    middle = pd.DataFrame({"line": line, "axis": axis, "time": data.times})
-    middle = middle.groupby(["line", "axis"], as_index=False)["time"].median()
+    every = pd.DataFrame({"line": line, "axis": axis, "time": data.times})
+    middle = every.groupby(["line", "axis"])["time"].median().reset_index()
     sweep = middle.groupby("line")["time"]
     middle["before"], middle["after"] = sweep.shift(1), sweep.shift(-1)
-    asked = pd.DataFrame({"line": line, "axis": axis})
-    found = asked.merge(middle, on=["line", "axis"], how="left")
+    found = every[["line", "axis"]].merge(middle, on=["line", "axis"], how="left")
     return found["before"].to_numpy(), found["after"].to_numpy()
 
 

@@ -8,10 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
-from perfmodel.operators.quantity import Array
 
+Indices = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 Family = Literal[
     "gemm", "attention_prefill", "attention_decode", "mla_prefill", "mla_decode", "moe",
     "collective",
@@ -94,7 +96,7 @@ def family_of(columns: Iterable[str], where: str) -> Family:
     return family
 
 
-def checked(frame: pd.DataFrame, family: Family, numbers: Array, where: str) -> pd.DataFrame:
+def checked(frame: pd.DataFrame, family: Family, numbers: Indices, where: str) -> pd.DataFrame:
     """``frame`` with whole sizes as integers, times as floats, and columns of `ORIGIN` as text.
 
     Raises:
@@ -120,19 +122,19 @@ def checked(frame: pd.DataFrame, family: Family, numbers: Array, where: str) -> 
     return out
 
 
-def numeric(column: pd.Series[Any], name: str, numbers: Array, where: str) -> pd.Series[float]:
+def numeric(column: pd.Series[Any], name: str, numbers: Indices, where: str) -> pd.Series[float]:
     """A column of numbers as float64.
 
     Raises:
         InputError: text, an empty cell, or no finite number.
     """
     values = pd.to_numeric(column, errors="coerce").astype(np.float64)
-    _refuse(~np.isfinite(values), column, name, numbers, where, "isn't a number")
+    _refuse(~values.abs().lt(np.inf), column, name, numbers, where, "isn't a number")
     return values
 
 
 def _sizes(
-    column: pd.Series[Any], name: str, least: int, numbers: Array, where: str
+    column: pd.Series[Any], name: str, least: int, numbers: Indices, where: str
 ) -> pd.Series[int]:
     values = numeric(column, name, numbers, where)
     _refuse(values != np.floor(values), column, name, numbers, where, "isn't a whole number")
@@ -141,21 +143,28 @@ def _sizes(
     return values.astype(np.int64)
 
 
-def _times(column: pd.Series[Any], numbers: Array, where: str) -> pd.Series[float]:
+def _times(column: pd.Series[Any], numbers: Indices, where: str) -> pd.Series[float]:
     values = numeric(column, TIME, numbers, where)
     _refuse(values <= 0, column, TIME, numbers, where, "isn't above zero")
     return values
 
 
 def _refuse(
-    wrong: pd.Series[bool], column: pd.Series[Any], name: str, numbers: Array, where: str, why: str
+    wrong: pd.Series[bool],
+    column: pd.Series[Any],
+    name: str,
+    numbers: Indices,
+    where: str,
+    why: str,
 ) -> None:
     """Name the first wrong row, and say how many more there are."""
     found = np.flatnonzero(wrong.to_numpy())
     if len(found) == 0:
         return
     value = f"{column.iloc[found[0]]!s:.{SHOWN}}"
-    value = "an empty cell" if value in {"", "nan", "None", "<NA>"} else repr(" ".join(value.split()))
+    value = (
+        "an empty cell" if value in {"", "nan", "None", "<NA>"} else repr(" ".join(value.split()))
+    )
     more = f" (and {len(found) - 1} more rows)" if len(found) > 1 else ""
     raise InputError(f"{where}: row {numbers[found[0]]}, {name}: {value} {why}{more}")
 

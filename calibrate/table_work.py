@@ -1,4 +1,4 @@
-"""What a row of a measured table asks for: the shapes of a form, its set, its operator, its roof."""
+"""What a row of a measured table asks for: a form's shapes, its set, its operator, its roof."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from calibrate.schema import SCHEMAS, Family
+from calibrate.schema import SCHEMAS, Family, Indices
 from perfmodel.errors import InputError
 from perfmodel.kernels.forms.routing import EVEN, UNIFORM, load
 from perfmodel.kernels.timing import DeviceModel
@@ -109,7 +109,7 @@ def routing_code(distribution: str) -> float:
 
 def operators_of(
     family: Family, rows: pd.DataFrame, *, quick: bool = False
-) -> Iterator[tuple[Array, Operator]]:
+) -> Iterator[tuple[Indices, Operator]]:
     """Operators whose sizes are arrays, each with the positions in ``rows`` that it stands for.
 
     Rows of formats or routings that perfmodel doesn't know are in none. ``quick`` takes a power
@@ -231,9 +231,7 @@ class Roof:
     """(n,) of device memory where those are the roof, else 0."""
 
 
-def roof_of(
-    family: Family, rows: pd.DataFrame, hardware: Hardware, *, quick: bool = False
-) -> Roof:
+def roof_of(family: Family, rows: pd.DataFrame, hardware: Hardware, *, quick: bool = False) -> Roof:
     """The roof of every row; ``quick`` as of `operators_of`."""
     device = DeviceModel(hardware, None)
     roof = Roof(np.full(len(rows), np.nan), np.zeros(len(rows)))

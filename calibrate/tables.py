@@ -11,10 +11,9 @@ import numpy as np
 import pandas as pd
 
 from calibrate.readers import translate
-from calibrate.schema import TIME, Family, checked, family_of
+from calibrate.schema import TIME, Family, Indices, checked, family_of
 from calibrate.table_work import roof_of
 from perfmodel.errors import InputError, UnknownNameError
-from perfmodel.operators.quantity import Array
 from perfmodel.specs.hardware import Hardware, load_hardware
 
 PARQUET = b"PAR1"
@@ -35,7 +34,7 @@ class Table:
     rows: pd.DataFrame
     """The shared columns, `latency_us` among them, then whatever else the file has."""
     source: Path
-    numbers: Array
+    numbers: Indices
     """(n,) row of the file that each row was read from, from 1 (a CSV's header isn't counted)."""
     layout: str = "shared"
     """Whose columns the file has."""
@@ -71,7 +70,7 @@ def read_tables(path: Path | str, hardware: Hardware | None = None) -> list[Tabl
     frame = _read(file)
     if frame.empty:
         raise InputError(f"{file}: no rows")
-    numbers = np.arange(1, len(frame) + 1)
+    numbers = np.arange(1, len(frame) + 1, dtype=np.intp)
     left_out: dict[str, int] = {}
     if "status" in frame and TIME in frame:
         # `calibrate run` keeps a row with its reason for a shape that failed.
@@ -156,7 +155,9 @@ def _check_units(table: Table, hardware: Hardware | None) -> None:
             middle, unit = int(np.argmax(roof / times)), "ms"
         if unit is not None:
             number = table.numbers[rows.index[middle]]
-            least = f"{device.name} needs at least {roof[middle]:.3g}" if device else "kernels take 2"
+            least = (
+                f"{device.name} needs at least {roof[middle]:.3g}" if device else "kernels take 2"
+            )
             raise InputError(
                 f"{table.source}: row {number}, {TIME}: {times[middle]:.4g} looks like {unit}, "
                 f"not µs: {least} µs"

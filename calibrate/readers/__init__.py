@@ -8,12 +8,12 @@ import pandas as pd
 
 from calibrate.readers import aiconfigurator, infersim, vidur
 from calibrate.readers.part import Part
-from perfmodel.operators.quantity import Array
+from calibrate.schema import Indices
 
 READERS = (aiconfigurator.read, vidur.read, infersim.read)
 
 
-def translate(frame: pd.DataFrame, numbers: Array, path: Path) -> list[Part]:
+def translate(frame: pd.DataFrame, numbers: Indices, path: Path) -> list[Part]:
     """The parts of a file by family; ``frame`` itself where no reader knows its columns.
 
     Raises:

@@ -9,14 +9,14 @@ kernel_source, then the family's; times are ``latency`` in ms. A decode row's co
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from calibrate.readers.part import Part, device_of
-from calibrate.schema import TIME, Family, numeric
+from calibrate.schema import TIME, Family, Indices, numeric
 from perfmodel.errors import InputError
-from perfmodel.operators.quantity import Array
 
 LAYOUT = "aiconfigurator"
 ORIGIN = {"version": "framework_version", "kernel_source": "kernel"}
@@ -33,7 +33,7 @@ MLA_HEADS = 128
 WIDTHS = {"half": 2, "bfloat16": 2, "float16": 2, "int8": 1, "fp8": 1, "float": 4, "float32": 4}
 
 
-def read(frame: pd.DataFrame, numbers: Array, path: Path) -> list[Part]:
+def read(frame: pd.DataFrame, numbers: Indices, path: Path) -> list[Part]:
     """The file's one part; none where the columns are another tool's.
 
     Raises:
@@ -50,7 +50,7 @@ def read(frame: pd.DataFrame, numbers: Array, path: Path) -> list[Part]:
 
 
 def _family(
-    out: pd.DataFrame, frame: pd.DataFrame, numbers: Array, path: Path
+    out: pd.DataFrame, frame: pd.DataFrame, numbers: Indices, path: Path
 ) -> tuple[Family, pd.DataFrame]:
     columns = set(frame.columns)
     if "gemm_dtype" in columns:
@@ -67,11 +67,11 @@ def _family(
     )
 
 
-def _column(frame: pd.DataFrame, name: str, default: object) -> pd.Series:  # type: ignore[type-arg]
+def _column(frame: pd.DataFrame, name: str, default: Any) -> pd.Series[Any]:
     return frame[name] if name in frame else pd.Series([default] * len(frame), index=frame.index)
 
 
-def _attention(out: pd.DataFrame, numbers: Array, path: Path) -> tuple[Family, pd.DataFrame]:
+def _attention(out: pd.DataFrame, numbers: Indices, path: Path) -> tuple[Family, pd.DataFrame]:
     prefix = "mla" if "mla_dtype" in out else "attention"
     out = out.rename(columns=ATTENTION | {"attn_dtype": "dtype", "mla_dtype": "dtype"})
     where = str(path)
@@ -94,7 +94,7 @@ def _attention(out: pd.DataFrame, numbers: Array, path: Path) -> tuple[Family, p
     return ("mla_prefill" if prefix == "mla" else "attention_prefill"), out
 
 
-def _collective(out: pd.DataFrame, numbers: Array, path: Path) -> pd.DataFrame:
+def _collective(out: pd.DataFrame, numbers: Indices, path: Path) -> pd.DataFrame:
     names = {"nccl_dtype": "dtype", "allreduce_dtype": "dtype", "op_name": "op"}
     out = out.rename(columns=names)
     out["op"] = _column(out, "op", "all_reduce")

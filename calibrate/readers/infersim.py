@@ -16,9 +16,8 @@ import numpy as np
 import pandas as pd
 
 from calibrate.readers.part import Part, device_of
-from calibrate.schema import TIME, numeric
+from calibrate.schema import TIME, Indices, numeric
 from perfmodel.errors import InputError
-from perfmodel.operators.quantity import Array
 
 LAYOUT = "infersim"
 GEMM = {"m", "n", "k", TIME, "mfu"}
@@ -30,7 +29,7 @@ MLA = {(512, 64), (128, 64)}
 """Latent and rotary width (decode), or unrotated and rotary width (prefill), of DeepSeek's MLA."""
 
 
-def read(frame: pd.DataFrame, numbers: Array, path: Path) -> list[Part]:
+def read(frame: pd.DataFrame, numbers: Indices, path: Path) -> list[Part]:
     """The file's one part; none where the columns are another tool's.
 
     Raises:
@@ -39,7 +38,7 @@ def read(frame: pd.DataFrame, numbers: Array, path: Path) -> list[Part]:
     columns = set(frame.columns)
     if columns == GEMM:
         return [Part("gemm", _named(frame, path, "deepgemm", "fp8_block"), numbers, LAYOUT)]
-    if columns == DECODE or columns == PREFILL:  # noqa: PLR1714  (sets don't hash)
+    if columns in (DECODE, PREFILL):
         return [_attention(frame, numbers, path, decode=columns == DECODE)]
     if columns >= GROUPED:
         return [_grouped(frame, numbers, path)]
@@ -53,7 +52,7 @@ def _named(frame: pd.DataFrame, path: Path, kernel: str, dtype: str) -> pd.DataF
     return out
 
 
-def _attention(frame: pd.DataFrame, numbers: Array, path: Path, *, decode: bool) -> Part:
+def _attention(frame: pd.DataFrame, numbers: Indices, path: Path, *, decode: bool) -> Part:
     sizes = re.fullmatch(r"(\d+)-(\d+)-(\d+)", path.stem)
     if sizes is None:
         raise InputError(
@@ -76,7 +75,7 @@ def _attention(frame: pd.DataFrame, numbers: Array, path: Path, *, decode: bool)
     return Part("mla_prefill" if mla else "attention_prefill", out, numbers, LAYOUT)
 
 
-def _grouped(frame: pd.DataFrame, numbers: Array, path: Path) -> Part:
+def _grouped(frame: pd.DataFrame, numbers: Indices, path: Path) -> Part:
     where = str(path)
 
     def number(name: str) -> pd.Series[float]:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from calibrate.schema import Family
+from calibrate.schema import Family, Indices
 from perfmodel.errors import InputError
-from perfmodel.operators.quantity import Array
 from perfmodel.specs.hardware import shipped_name
 
 
@@ -20,7 +19,7 @@ class Part:
     family: Family | None
     """None: to be recognised by the columns."""
     frame: pd.DataFrame
-    numbers: Array
+    numbers: Indices
     """(n,) row of the file of each row."""
     layout: str
 

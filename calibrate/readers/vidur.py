@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from calibrate.readers.part import Part, device_of
-from calibrate.schema import TIME, Family, numeric
-from perfmodel.operators.quantity import Array
+from calibrate.schema import TIME, Family, Indices, numeric
 
 LAYOUT = "vidur"
 DTYPE = "float16"
@@ -24,7 +24,7 @@ DTYPE = "float16"
 Number = Callable[[str], "pd.Series[float]"]
 
 
-def read(frame: pd.DataFrame, numbers: Array, path: Path) -> list[Part]:
+def read(frame: pd.DataFrame, numbers: Indices, path: Path) -> list[Part]:
     """The file's parts; none where the columns are another tool's.
 
     Raises:
@@ -42,18 +42,18 @@ def read(frame: pd.DataFrame, numbers: Array, path: Path) -> list[Part]:
     return []
 
 
-def _numbers(frame: pd.DataFrame, numbers: Array, path: Path) -> Number:
+def _numbers(frame: pd.DataFrame, numbers: Indices, path: Path) -> Number:
     return lambda name: numeric(frame[name], name, numbers, str(path))
 
 
-def _named(frame: pd.DataFrame, path: Path, kernel: object, dtype: str = DTYPE) -> pd.DataFrame:
+def _named(frame: pd.DataFrame, path: Path, kernel: Any, dtype: str = DTYPE) -> pd.DataFrame:
     out = pd.DataFrame(index=frame.index)
     out["gpu"], out["framework"], out["framework_version"] = device_of(path), "vidur", ""
     out["kernel"], out["dtype"] = kernel, dtype
     return out
 
 
-def _mlp(frame: pd.DataFrame, numbers: Array, path: Path) -> list[Part]:
+def _mlp(frame: pd.DataFrame, numbers: Indices, path: Path) -> list[Part]:
     number = _numbers(frame, numbers, path)
     hidden, ranks = number("n_embd"), number("num_tensor_parallel_workers")
     head = hidden / number("n_head")
@@ -81,7 +81,7 @@ def _mlp(frame: pd.DataFrame, numbers: Array, path: Path) -> list[Part]:
     return [Part("gemm", every, np.tile(numbers, len(parts)), LAYOUT)]
 
 
-def _attention(frame: pd.DataFrame, numbers: Array, path: Path) -> list[Part]:
+def _attention(frame: pd.DataFrame, numbers: Indices, path: Path) -> list[Part]:
     prefill = frame["is_prefill"].astype(str).str.lower() == "true"
     parts = []
     for family, mask in (("attention_prefill", prefill), ("attention_decode", ~prefill)):
@@ -92,11 +92,11 @@ def _attention(frame: pd.DataFrame, numbers: Array, path: Path) -> list[Part]:
     return parts
 
 
-def _one_phase(frame: pd.DataFrame, numbers: Array, path: Path, *, decode: bool) -> Part:
+def _one_phase(frame: pd.DataFrame, numbers: Indices, path: Path, *, decode: bool) -> Part:
     number = _numbers(frame, numbers, path)
     ranks = number("num_tensor_parallel_workers")
     family: Family = "attention_decode" if decode else "attention_prefill"
-    kernel = frame["attention_backend"] if "attention_backend" in frame else ""
+    kernel = frame.get("attention_backend", "")
     out = _named(frame, path, kernel)
     out["kv_dtype"] = DTYPE
     out["batch"] = number("batch_size")
@@ -115,7 +115,7 @@ def _one_phase(frame: pd.DataFrame, numbers: Array, path: Path, *, decode: bool)
     return Part(family, out, numbers, LAYOUT)
 
 
-def _collective(frame: pd.DataFrame, numbers: Array, path: Path) -> list[Part]:
+def _collective(frame: pd.DataFrame, numbers: Indices, path: Path) -> list[Part]:
     number = _numbers(frame, numbers, path)
     names = frame["collective"].astype(str)
     parts = []

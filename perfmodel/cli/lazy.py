@@ -16,6 +16,7 @@ COMMANDS = {
     "estimate": "Latency, throughput and memory of one deployment, and what limits them.",
     "models": "Models that perfmodel knows: list, show.",
     "hardware": "Accelerators that perfmodel knows: list, show, check.",
+    "validate": "Predictions against measured tables: kernels.",
 }
 """Name of each command and its line in the help. Its module holds a typer ``app``."""
 
