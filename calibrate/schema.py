@@ -162,9 +162,8 @@ def _refuse(
     if len(found) == 0:
         return
     value = f"{column.iloc[found[0]]!s:.{SHOWN}}"
-    value = (
-        "an empty cell" if value in {"", "nan", "None", "<NA>"} else repr(" ".join(value.split()))
-    )
+    empty = value in {"", "nan", "None", "<NA>"}
+    value = "an empty cell" if empty else repr(" ".join(value.split()))
     more = f" (and {len(found) - 1} more rows)" if len(found) > 1 else ""
     raise InputError(f"{where}: row {numbers[found[0]]}, {name}: {value} {why}{more}")
 

@@ -102,16 +102,8 @@ def validate_table(
     if taken:
         raise InputError(f"{table.source}: has a column {taken[0]} already: predictions add it")
     rows = table.rows
-    out = pd.DataFrame(
-        {
-            "predicted_us": np.nan,
-            "lower_us": np.nan,
-            "upper_us": np.nan,
-            "source": "",
-            "reason": "",
-        },
-        index=rows.index,
-    )
+    blank: dict[str, float | str] = dict.fromkeys(ADDED[:3], np.nan) | dict.fromkeys(ADDED[3:], "")
+    out = pd.DataFrame(blank, index=rows.index)
     out["reason"] = _foreign(rows["gpu"], hardware)
     model = DeviceModel(hardware, calibration or load_calibration())
     wanted = np.flatnonzero((out["reason"] == "").to_numpy())

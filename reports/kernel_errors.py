@@ -132,7 +132,7 @@ def _over_size(axes: Any, validation: Validation) -> None:
     axes.plot([], [], color="0.3", linewidth=1, linestyle="--", label="stated 90 % interval")
     axes.set_ylim(*ERROR_LIMITS)
     ticks = [-100, -30, -20, -10, 0, 10, 20, 30, 100, 300]
-    axes.set_yticks(ticks, [f"{tick:+d}" if tick else "0" for tick in ticks])
+    axes.set_yticks(ticks, [f"{tick:+d}".replace("-", "−") if tick else "0" for tick in ticks])
     axes.minorticks_off()
     axes.grid(visible=True, color="0.9", linewidth=0.6)
     axes.legend(frameon=False, loc="upper right")
