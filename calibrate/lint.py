@@ -79,6 +79,8 @@ class _Lint:
 
 def lint(table: Table, hardware: Hardware | None = None) -> list[Finding]:
     """All findings; ``hardware`` is the device of rows that name no known one."""
+    if table.rows.empty:
+        return []
     prepared = _prepare(table, hardware)
     return [finding for check in CHECKS for finding in check(prepared)]
 

@@ -7,7 +7,7 @@ included, not with the cold one that a model's step takes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,8 @@ from perfmodel.units import MIB, MICROSECOND
 
 ADDED = ("predicted_us", "lower_us", "upper_us", "source", "reason")
 """The columns that predictions add; ``reason`` says why there is none."""
+FOREIGN = "measured on|unknown hardware"
+"""How the reasons of rows of another device begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,13 @@ class Validation:
         """(n,) whether the row has a prediction."""
         mask: Mask = self.predictions["predicted_us"].notna().to_numpy()
         return mask
+
+    @property
+    def own(self) -> Table:
+        """The rows that the device measured, for `calibrate.lint`."""
+        mine = ~self.predictions["reason"].str.match(FOREIGN).to_numpy()
+        rows = self.table.rows[mine].reset_index(drop=True)
+        return replace(self.table, rows=rows, numbers=self.table.numbers[mine])
 
     @property
     def unpredicted(self) -> dict[str, int]:
@@ -242,7 +251,7 @@ def regimes(family: Family, rows: pd.DataFrame) -> dict[str, Mask]:
         masks |= _halves("tokens", rows["tokens"], 64)
     elif family == "collective":
         small = (rows["message_bytes"] <= MIB).to_numpy()
-        masks |= {"message ≤ 1 MiB": small, "message > 1 MiB": ~small}
+        masks |= {"≤ 1 MiB": small, "> 1 MiB": ~small}
     elif family.startswith("attention"):
         decode = family == "attention_decode"
         total = rows["kv_len"] if decode else rows["q_len"] + rows["prefix_len"]

@@ -29,6 +29,7 @@ BINS = 14
 ERROR_LIMITS = (-100.0, 300.0)
 LINEAR_PERCENT = 30.0
 """Errors up to here are drawn to scale, larger ones by their logarithm."""
+LEGEND: dict[str, Any] = {"framealpha": 0.85, "edgecolor": "none"}
 AXES = {
     "m": "tokens m", "q_len": "new tokens per sequence", "kv_len": "context (tokens)",
     "tokens": "tokens", "message_bytes": "message (bytes)",
@@ -95,7 +96,7 @@ def _against(axes: Any, validation: Validation) -> None:
                   markeredgewidth=0, label=name, rasterized=True)  # fmt: skip
     axes.set(xlim=ends, ylim=ends)
     axes.grid(visible=True, color="0.9", linewidth=0.6)
-    legend = axes.legend(frameon=False, loc="upper left", markerscale=2)
+    legend = axes.legend(loc="upper left", markerscale=2, **LEGEND)
     for handle in legend.legend_handles:
         handle.set_alpha(1.0)
 
@@ -135,7 +136,7 @@ def _over_size(axes: Any, validation: Validation) -> None:
     axes.set_yticks(ticks, [f"{tick:+d}".replace("-", "−") if tick else "0" for tick in ticks])
     axes.minorticks_off()
     axes.grid(visible=True, color="0.9", linewidth=0.6)
-    axes.legend(frameon=False, loc="upper right")
+    axes.legend(loc="upper right", **LEGEND)
 
 
 def _bands(size: Any, values: Any, percentiles: tuple[float, ...]) -> tuple[Any, Any]:

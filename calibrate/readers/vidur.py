@@ -60,7 +60,7 @@ def _mlp(frame: pd.DataFrame, numbers: Indices, path: Path) -> list[Part]:
     qkv = (number("n_head") + 2 * number("n_kv_head")) * head
     inter = number("n_expanded_embd")
     gated = frame["use_gated_mlp"].astype(str).str.lower() == "true"
-    products = {
+    products: dict[str, tuple[Any, Any]] = {
         "attn_pre_proj": (qkv / ranks, hidden),
         "attn_post_proj": (hidden, hidden / ranks),
         "mlp_up_proj": (np.where(gated, 2, 1) * inter / ranks, hidden),

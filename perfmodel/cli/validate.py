@@ -96,11 +96,12 @@ def _run(
     if len(tables) > 1 and out is not None and out.suffix != ".csv":
         # Families have different columns: in Parquet they would have to be filled with nulls.
         raise InputError(f"{measured}: holds several families: --out must be a .csv")
-    results = [(validate_table(t, device, choice), lint(t, device)) for t in tables]
+    validations = [validate_table(t, device, choice) for t in tables]
+    results = [(v, lint(v.own, device)) for v in validations]
     if out is not None:
-        write_predictions(output_of([v for v, _ in results]), out, force=force)
+        write_predictions(output_of(validations), out, force=force)
     if plot is not None:
-        _draw([v for v, _ in results], plot)
+        _draw(validations, plot)
     return results
 
 
