@@ -13,14 +13,13 @@ from calibrate.fit import Fitted, fit_form
 from calibrate.residual import fit_residual
 from calibrate.score import Score, score
 from perfmodel.kernels.forms.base import Chip, Form, Shapes
+from perfmodel.kernels.kernel_set import Interval, KernelSet
 from perfmodel.kernels.residual import Residual
 from perfmodel.operators.quantity import Array
 
 COVERAGE = 0.90
 FEW = 30
 """Rows below which a regime takes its interval from all rows, and a set has no correction."""
-WIDEN = 0.25
-"""Growth of the interval's log half-width for each factor of e that a feature lies outside."""
 
 
 class Pick(Protocol):
@@ -31,52 +30,43 @@ class Pick(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """A 90 % interval around a prediction, as offsets of its logarithm."""
-
-    low: float
-    """Below zero: the interval begins at prediction · exp(low)."""
-    high: float
-    rows: int
-    """How many residuals it rests on."""
-
-
-@dataclass(frozen=True, slots=True)
 class CalibratedSet:
-    """What a calibration of one family on one chip holds."""
+    """What predicts a family's kernels on one chip, and how it was fitted."""
 
-    form: Form
+    kernels: KernelSet
     chip: Chip
     fitted: Fitted
-    residual: Residual | None
-    intervals: Mapping[str, Interval]
-    """By regime."""
-    low: Array
-    """Least of each feature among the rows used: the box inside which the fit was checked."""
-    high: Array
     used: Indices
     """Indices of the rows used, into the arrays given."""
 
+    @property
+    def form(self) -> Form:
+        """The form, as the measured rows ran."""
+        return self.kernels.form
+
+    @property
+    def residual(self) -> Residual | None:
+        """The learned correction."""
+        return self.kernels.residual
+
+    @property
+    def intervals(self) -> Mapping[str, Interval]:
+        """By regime."""
+        return self.kernels.intervals
+
+    @property
+    def low(self) -> Array:
+        """Least of each feature among the rows used."""
+        return self.kernels.box_low
+
+    @property
+    def high(self) -> Array:
+        """Largest of each feature among the rows used."""
+        return self.kernels.box_high
+
     def predict(self, shapes: Shapes, form: Form | None = None) -> tuple[Array, Array, Array]:
-        """Seconds with the low and high end of the interval, each (n,).
-
-        ``form`` evaluates another variant with the same parameters, such as cold operands.
-        """
-        form = form or self.form
-        seconds = np.atleast_1d(form.seconds(self.chip, self.fitted.values, shapes)).ravel()
-        features = form.features(self.chip, shapes)
-        if self.residual is not None:
-            seconds = seconds * np.exp(self.residual.correction(features))
-        low, high = self._offsets(form, shapes, features)
-        return seconds, seconds * np.exp(low), seconds * np.exp(high)
-
-    def _offsets(self, form: Form, shapes: Shapes, features: Array) -> tuple[Array, Array]:
-        ends = [self.intervals[name] for name in form.regimes]
-        regime = np.atleast_1d(form.regime(shapes)).ravel().astype(int)
-        low = np.asarray([end.low for end in ends])[regime]
-        high = np.asarray([end.high for end in ends])[regime]
-        extra = WIDEN * outside(features, self.low, self.high)
-        return low - extra, high + extra
+        """Seconds with the low and high end of the interval, each (n,)."""
+        return self.kernels.predict(self.chip, shapes, form)
 
 
 def calibrate_set(
@@ -106,16 +96,15 @@ def calibrate_set(
         residual, left = learned.residual, learned.left_out
         if folds:
             left = left_out_of_fit(form, chip, rows, np.asarray(measured_s)[used], folds, seed)
-    return CalibratedSet(
+    kernels = KernelSet(
         form=form,
-        chip=chip,
-        fitted=fitted,
+        values=fitted.values,
         residual=residual,
         intervals=intervals(left, form.regime(rows), form.regimes),
-        low=features.min(axis=0),
-        high=features.max(axis=0),
-        used=used,
+        box_low=features.min(axis=0),
+        box_high=features.max(axis=0),
     )
+    return CalibratedSet(kernels, chip, fitted, used)
 
 
 def left_out_of_fit(
@@ -141,16 +130,11 @@ def intervals(left_out: Array, regime: Array, names: tuple[str, ...]) -> dict[st
     for number, name in enumerate(names):
         mine = left_out[regime == number]
         rows = mine if len(mine) >= FEW else left_out
-        tail = (1 - COVERAGE) / 2 * len(rows) / (len(rows) + 1)
-        low, high = np.quantile(rows, [tail, 1 - tail])
+        tail = (1 - COVERAGE) / 2
+        # Weibull's positions: the k-th of n residuals is exceeded by 1 − k/(n + 1) of new ones.
+        low, high = np.quantile(rows, [tail, 1 - tail], method="weibull")
         out[name] = Interval(min(float(low), 0.0), max(float(high), 0.0), len(rows))
     return out
-
-
-def outside(features: Array, low: Array, high: Array) -> Array:
-    """How far rows (n, d) lie outside the box, as the sum over features; 0 within."""
-    beyond: Array = np.maximum(low - features, 0.0) + np.maximum(features - high, 0.0)
-    return beyond.sum(axis=1)
 
 
 def held_out(

@@ -100,7 +100,7 @@ class ClockTimer:
 
     method = "clock"
 
-    def __init__(  # noqa: PLR0913  (each is a seam for tests)
+    def __init__(
         self,
         call: Callable[[int], Any],
         before: Callable[[], None] | None = None,

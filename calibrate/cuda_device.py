@@ -196,7 +196,7 @@ class Nvml:
             pynvml.nvmlInit()
             self.driver = _text(pynvml.nvmlSystemGetDriverVersion())
             self._handle = self._find(uuid, index)
-        except Exception as error:  # noqa: BLE001  (NVML's absence must not stop the measuring)
+        except Exception as error:
             self._fault = f"NVML: {error!s:.80}"
 
     def _find(self, uuid: str, index: int) -> Any:
@@ -204,7 +204,7 @@ class Nvml:
         name = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
         try:
             return self._nvml.nvmlDeviceGetHandleByUUID(name)
-        except Exception:  # noqa: BLE001
+        except Exception:
             return self._nvml.nvmlDeviceGetHandleByIndex(index)
 
     def state(self) -> State:
@@ -217,7 +217,7 @@ class Nvml:
         def read(field: str, ask: Callable[[], Any], factor: float = 1.0) -> float | None:
             try:
                 return float(ask()) * factor
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 missing.append(f"{field}: {error!s:.60}")
                 return None
 

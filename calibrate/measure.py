@@ -118,7 +118,7 @@ class Runner:
         before = self._device.state()
         try:
             prepared, timing, method = self._time(case)
-        except Exception as error:  # noqa: BLE001  (one shape's fault mustn't end the run)
+        except Exception as error:
             result = self._failed(work, reason_of(error))
         else:
             result = self._result(case, work, prepared, timing, method)
@@ -177,7 +177,7 @@ class Runner:
     def _failed(self, work: Work, reason: str) -> Result:
         values: dict[str, Any] = {f.name: 0 for f in fields(Result)}
         status: Status = "failed"
-        values |= {name: 0.0 for name in FLOATS} | {
+        values |= dict.fromkeys(FLOATS, 0.0) | {
             "status": status,
             "reason": reason,
             "tolerance": self._settings.tolerance,

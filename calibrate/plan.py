@@ -132,9 +132,7 @@ def draw(
     return list(found.values())
 
 
-def _available(
-    name: str, column: str, axis: Axis, device: Device, notes: list[str]
-) -> Axis | None:
+def _available(name: str, column: str, axis: Axis, device: Device, notes: list[str]) -> Axis | None:
     """The axis without the kernels and dtypes that the device lacks; None if that is all."""
     if column not in ("kernel", "dtype"):
         return axis
@@ -187,7 +185,10 @@ def complete(name: str, given: Shape) -> Shape:
 
 def snap(axes: dict[str, Axis], point: Array) -> dict[str, Value]:
     """The legal values nearest to a point of the unit cube."""
-    return {column: _value(axis, float(u)) for (column, axis), u in zip(axes.items(), point, strict=True)}
+    return {
+        column: _value(axis, float(u))
+        for (column, axis), u in zip(axes.items(), point, strict=True)
+    }
 
 
 def _value(axis: Axis, u: float) -> Value:

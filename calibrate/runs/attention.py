@@ -22,7 +22,7 @@ SDPA = {
     "sdpa_cudnn": "CUDNN_ATTENTION",
     "sdpa_math": "MATH",
 }
-KERNELS = {name: always for name in SDPA} | {
+KERNELS = dict.fromkeys(SDPA, always) | {
     "flash_attn": importable("flash_attn"),
     "flashinfer": importable("flashinfer"),
 }
@@ -112,9 +112,7 @@ def _prepare(shape: Shape, bench: Bench, queries: int, cached: int) -> Prepared:
     return _sdpa(bench, (q, k, v), queries, cached, (SDPA[kernel], flush))
 
 
-def _sdpa(
-    bench: Bench, qkv: Any, queries: int, cached: int, how: tuple[str, bool]
-) -> Prepared:
+def _sdpa(bench: Bench, qkv: Any, queries: int, cached: int, how: tuple[str, bool]) -> Prepared:
     from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: PLC0415
     from torch.nn.attention.bias import causal_lower_right  # noqa: PLC0415
 

@@ -22,7 +22,11 @@ from calibrate.runs.base import (
 GROUP = 128
 """Elements of k that share a scale and a zero point in the weight-only int4 kernel."""
 INNER_K_TILES = 8
-KERNELS = {"fp8": "torch._scaled_mm", "int8": "torch._int_mm", "int4_wo": "torch._weight_int4pack_mm"}
+KERNELS = {
+    "fp8": "torch._scaled_mm",
+    "int8": "torch._int_mm",
+    "int4_wo": "torch._weight_int4pack_mm",
+}
 OUTPUT_BYTES = {"float32": 4, "int8": 4}
 """Bytes of a result's element: int8 products are int32, everything else leaves as 16 bits."""
 
@@ -114,7 +118,7 @@ def _int4(shape: Shape, bench: Bench, copies: int) -> Any:
     return lambda i: mm(a[i % copies], b[i % copies], GROUP, scales[i % copies])
 
 
-_NAMES = {name: always for name in ("torch.mm", *KERNELS.values())}
+_NAMES = dict.fromkeys(("torch.mm", *KERNELS.values()), always)
 GEMM = Family("gemm", ("m", "n", "k"), _NAMES, legal, work, prepare)
 PEAK = Family("matmul_peak", ("m", "n", "k"), _NAMES, legal, work, prepare)
 """A few large GEMMs whose best rate is a dtype's measured peak."""

@@ -11,6 +11,7 @@ import pandas as pd
 from calibrate.calibrated import CalibratedSet, calibrate_set, held_out
 from calibrate.design import represent
 from calibrate.score import Score
+from perfmodel.kernels.forms import mla
 from perfmodel.kernels.forms.attention_decode import AttentionDecode
 from perfmodel.kernels.forms.attention_parts import Kernel
 from perfmodel.kernels.forms.attention_prefill import AttentionPrefill
@@ -24,9 +25,6 @@ Family = Literal["attention_decode", "attention_prefill", "mla_decode", "mla_pre
 SIZES = ("batch", "q_len", "prefix_len", "kv_len", "heads", "kv_heads", "head_dim", "window")
 FOLDS = 5
 KV_BYTES = {"bfloat16": 2.0, "float16": 2.0, "fp8": 1.0}
-ABSORBED_UNTIL = {"flash_attn_mla": 512, "flashmla": 128}
-"""New tokens per sequence up to which vLLM runs a prefill as absorbed decode, by kernel."""
-
 KERNELS: dict[str, Kernel] = {
     "fa3": "fa3",
     "trtllm": "trtllm",
@@ -69,16 +67,28 @@ def chip_of(hardware: Hardware, kernels: str, kv_dtype: str) -> Chip:
     )
 
 
-def form_for(family: Family, kernels: str) -> Form:
-    """The form with the rules of the kernels that the rows name, joined by blanks."""
+def form_for(
+    family: Family, kernels: str, *, cold: bool = False, capability: str | None = None
+) -> Form:
+    """The form with the rules of the kernels that the rows name, joined by blanks.
+
+    ``cold``: keys come from device memory, as in a model's step; measured calls repeat. The
+    forms of MLA have no warm share. ``capability`` is CUDA's, as a hardware profile states it.
+    """
     if family == "mla_decode":
-        return MlaDecode()
+        return MlaDecode(kernel=_mla_kernel(kernels))
     if family == "mla_prefill":
-        until = [tokens for name, tokens in ABSORBED_UNTIL.items() if name in kernels]
-        return MlaPrefill(absorbed_until=until[0] if until else 0)
+        return MlaPrefill(kernel=_mla_kernel(kernels))
     if family == "attention_prefill":
-        return AttentionPrefill(kernel=_kernel(kernels))
-    return AttentionDecode(kernel=_kernel(kernels))
+        small = capability in ("8.6", "8.9")
+        return AttentionPrefill(cold=cold, kernel=_kernel(kernels), small=small)
+    return AttentionDecode(cold=cold, kernel=_kernel(kernels))
+
+
+def _mla_kernel(kernels: str) -> mla.Kernel:
+    if "triton" in kernels:
+        return "triton"
+    return "flashmla" if "flashmla" in kernels else "flash_attn"
 
 
 def _kernel(kernels: str) -> Kernel:
@@ -94,11 +104,12 @@ def calibrate_attention(
     hardware: Hardware,
     count: int = 300,
     seed: int = 0,
+    folds: int = FOLDS,
 ) -> tuple[CalibratedSet, Mapping[str, Score]]:
     """Fit a family on at most ``count`` rows of ``table``; score it on all others by regime."""
     kernels = " ".join(sorted(table["kernel"].unique()))
     chip = chip_of(hardware, kernels, str(table["kv_dtype"].iloc[0]))
     shapes, measured = rows_of(table)
-    form = form_for(family, kernels)
-    fitted = calibrate_set(form, chip, shapes, measured, count, seed, pick=represent, folds=FOLDS)
+    form = form_for(family, kernels, capability=hardware.compute_capability)
+    fitted = calibrate_set(form, chip, shapes, measured, count, seed, pick=represent, folds=folds)
     return fitted, held_out(fitted, shapes, measured)

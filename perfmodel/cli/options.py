@@ -68,8 +68,8 @@ DEPLOYMENT = (
         "Kernels replayed from a graph, or launched one by one.", _ENGINE,
     ),
     _flag(
-        "attention", "--attention", Literal["fused", "unfused"],
-        "Whether scores stay on chip.", _ENGINE,
+        "attention", "--attention", Literal["fused", "unfused"] | None,
+        "Whether scores stay on chip (default: as in the engine).", _ENGINE,
     ),
     _flag(
         "kv_layout", "--kv-layout", Literal["paged", "contiguous", "flat"] | None,

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfmodel.inference.engine_kernels import EngineDevice
 from perfmodel.inference.memory import Memory, memory_use
-from perfmodel.inference.phase import Cost, PhaseCost
+from perfmodel.inference.phase import Cost, Device, PhaseCost
 from perfmodel.inference.plan import Plan, make_plan
 from perfmodel.inference.steps import decode_all, decode_step, prefill
 from perfmodel.kernels.calibration import load_calibration
 from perfmodel.kernels.timing import DeviceModel
-from perfmodel.operators.quantity import Quantity, as_quantity
+from perfmodel.operators.quantity import Array, Quantity, as_quantity
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.hardware import Hardware, load_hardware
 from perfmodel.specs.loading import load_model
@@ -72,7 +73,7 @@ class Estimate:
     @property
     def total_s(self) -> Quantity:
         """Prefill and all decode steps."""
-        return self.ttft_s + self.decode_total.time_s
+        return self._shaped(self.ttft_s + self.decode_total.time_s)
 
     @property
     def output_tokens_per_s(self) -> Quantity:
@@ -84,9 +85,13 @@ class Estimate:
         steps = np.asarray(self.workload.output, dtype=np.float64) - 1
         with np.errstate(invalid="ignore", divide="ignore"):
             per_step = np.where(steps > 0, seconds / np.where(steps > 0, steps, 1), np.nan)
+        return self._shaped(per_step)
+
+    def _shaped(self, value: Quantity | Array) -> Quantity:
+        """``value`` with the workload's axes, those that it doesn't depend on too."""
         w = self.workload
-        shape = np.broadcast_shapes(np.shape(w.batch), np.shape(w.prompt), np.shape(w.output))
-        return as_quantity(np.broadcast_to(per_step, shape))
+        axes = (np.shape(axis) for axis in (w.batch, w.prompt, w.output, value))
+        return as_quantity(np.broadcast_to(value, np.broadcast_shapes(*axes)))
 
     def interval(self, name: str) -> tuple[Quantity, Quantity]:
         """Low and high end of ``ttft_s``, ``tpot_s``, ``total_s`` or ``output_tokens_per_s``."""
@@ -94,7 +99,10 @@ class Estimate:
         ends = {
             "ttft_s": (first.low_s, first.high_s),
             "tpot_s": (self._per_step(rest.low_s), self._per_step(rest.high_s)),
-            "total_s": (first.low_s + rest.low_s, first.high_s + rest.high_s),
+            "total_s": (
+                self._shaped(first.low_s + rest.low_s),
+                self._shaped(first.high_s + rest.high_s),
+            ),
         }
         if name == "output_tokens_per_s":
             tokens = self.workload.batch * self.workload.output
@@ -142,7 +150,7 @@ def estimate(
         hardware: a `Hardware`, or what `load_hardware` takes.
         workload: batch, prompt and output; numbers or arrays that broadcast.
         deployment: parallel layout, formats and engine settings.
-        roofline_only: the datasheet's roof, without calibration or launch cost.
+        roofline_only: the datasheet's roof, without calibration, launch cost, engine or host.
 
     Raises:
         InputError: one line that names the wrong field and what would do.
@@ -153,6 +161,10 @@ def estimate(
     plan = make_plan(model, hardware, workload, deployment or Deployment())
     calibration = None if roofline_only else load_calibration()
     device = DeviceModel(hardware, calibration, plan.deployment.execution)
+    runs: Device = device
+    host = None
+    if not roofline_only:
+        runs, host = EngineDevice(device, plan.engine.kernels), plan.engine.host
     memory = memory_use(model, hardware, workload, plan)
     new_tokens = workload.batch * (workload.prompt - workload.cached_prefix)
     ridge = _ridge_point(plan, device)
@@ -162,9 +174,9 @@ def estimate(
         workload=workload,
         plan=plan,
         calibration="datasheet roof" if calibration is None else calibration.origin,
-        prefill=Phase(prefill(model, workload, plan, device), new_tokens, ridge),
-        decode=Phase(decode_step(model, workload, plan, device), workload.batch, ridge),
-        decode_total=decode_all(model, workload, plan, device),
+        prefill=Phase(prefill(model, workload, plan, runs, host), new_tokens, ridge),
+        decode=Phase(decode_step(model, workload, plan, runs, host), workload.batch, ridge),
+        decode_total=decode_all(model, workload, plan, runs, host),
         memory=memory,
         warnings=_warnings(model, workload, plan, memory),
     )

@@ -156,6 +156,12 @@ def _most_sequences(
     return as_quantity(np.where(within <= own, within, np.maximum(beyond, own)))
 
 
+def _bounded(most: list[Quantity], limit: int | None) -> Quantity:
+    """The least over stages, and no more than a limit that the user set."""
+    least: Quantity = np.minimum.reduce(np.broadcast_arrays(*most))
+    return least if limit is None else np.minimum(least, limit)
+
+
 def _longest(fits: Callable[[np.ndarray], np.ndarray], shape: tuple[int, ...]) -> Quantity:
     """Largest whole number up to `LARGEST` for which ``fits`` holds, by bisection; 0 for none."""
     low = np.zeros(shape)
@@ -210,7 +216,7 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
         reserved_bytes=(1 - utilisation) * hardware.capacity_bytes + outside_bytes(plan),
         capacity_bytes=hardware.capacity_bytes,
         fits=fits if fits.ndim else bool(fits),
-        max_sequences=plan.parallel.dp * _floor(np.minimum.reduce(np.broadcast_arrays(*most))),
+        max_sequences=plan.parallel.dp * _floor(_bounded(most, plan.stated_max_num_seqs)),
         max_context=_longest(fits_length, shape),
         kv_bytes_per_token=float(cache_bytes(tightest.layers, 1, cache)),
         stage=tightest.index,

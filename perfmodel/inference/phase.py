@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.kernels.timing import Bound, DeviceModel, bound_times
+from perfmodel.inference.host import HOST_ROW, HostTime
+from perfmodel.kernels.timing import Bound, KernelTime, bound_times
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, is_array, maximum
 from perfmodel.operators.record import Operator, Shape
+
+
+class Device(Protocol):
+    """What prices operators: a device, or a device under an engine's kernels."""
+
+    def time(self, operator: Operator) -> KernelTime:
+        """Seconds of one execution."""
+
 
 BOUNDS: tuple[Bound, ...] = ("compute", "memory", "network", "launch")
 
@@ -84,16 +94,15 @@ class PhaseCost:
     total: Cost
 
 
-def _sum(value: Quantity, count: int, mask: Array | None) -> Quantity:
+def total_of(value: Quantity, count: int, mask: Array | None) -> Quantity:
     """Total of one execution's ``value``: times ``count``, and over a trailing axis of steps."""
     if mask is None:
         return count * value
     return as_quantity(count * (np.asarray(value, dtype=np.float64) * mask).sum(axis=-1))
 
 
-def operator_cost(operator: Operator, device: DeviceModel, mask: Array | None) -> OperatorCost:
-    """Price one operator. ``mask`` (…, steps) says which steps of a trailing axis take place."""
-    kernel = device.time(operator)
+def operator_cost(operator: Operator, kernel: KernelTime, mask: Array | None) -> OperatorCost:
+    """Total a priced operator. ``mask`` (…, steps): which steps of a trailing axis take place."""
     limits = bound_times(kernel)
     values = {
         "time_s": kernel.time_s,
@@ -106,7 +115,7 @@ def operator_cost(operator: Operator, device: DeviceModel, mask: Array | None) -
         "activation_bytes": operator.activation_bytes,
         "wire_bytes": operator.wire_bytes,
     } | {f"{name}_bound_s": seconds for name, seconds in limits.items()}
-    totals = {name: _sum(value, operator.count, mask) for name, value in values.items()}
+    totals = {name: total_of(value, operator.count, mask) for name, value in values.items()}
     return OperatorCost(
         name=operator.name,
         count=operator.count,
@@ -118,11 +127,46 @@ def operator_cost(operator: Operator, device: DeviceModel, mask: Array | None) -
 
 
 def phase_cost(
-    operators: Iterable[Operator], device: DeviceModel, mask: Array | None = None
+    operators: Iterable[Operator],
+    device: Device,
+    mask: Array | None = None,
+    host: HostTime | None = None,
 ) -> PhaseCost:
-    """Price and sum the operators of a phase."""
-    rows = tuple(operator_cost(operator, device, mask) for operator in operators)
-    return PhaseCost(rows, sum((row.cost for row in rows), Cost()))
+    """Price and sum the operators of a phase, and the host's time in each step of it."""
+    rows = []
+    step_s: Quantity = 0.0
+    for operator in operators:
+        kernel = device.time(operator)
+        step_s = step_s + operator.count * kernel.time_s
+        rows.append(operator_cost(operator, kernel, mask))
+    if host is not None:
+        rows.append(_host_cost(host, step_s, mask))
+    return PhaseCost(tuple(rows), sum((row.cost for row in rows), Cost()))
+
+
+def _host_cost(host: HostTime, step_s: Quantity, mask: Array | None) -> OperatorCost:
+    seconds = total_of(host.added_s(step_s), 1, mask)
+    spread = host.host.spread
+    cost = Cost(
+        time_s=seconds, low_s=seconds / spread, high_s=seconds * spread, launch_bound_s=seconds
+    )
+    return OperatorCost(
+        name=HOST_ROW,
+        count=1,
+        shape={"layers": host.layers, "sequences": host.sequences},
+        arithmetic="none",
+        source=f"engine {host.engine}",
+        cost=cost,
+    )
+
+
+def add(first: PhaseCost, second: PhaseCost) -> PhaseCost:
+    """The same operators over further steps."""
+    rows = tuple(
+        replace(a, cost=a.cost + b.cost)
+        for a, b in zip(first.operators, second.operators, strict=True)
+    )
+    return PhaseCost(rows, first.total + second.total)
 
 
 def join(first: PhaseCost, second: PhaseCost) -> PhaseCost:

@@ -27,6 +27,10 @@ WIDER: dict[Arithmetic, Arithmetic] = {
 """What a chip computes with when it lacks a multiply-add: values are widened first."""
 
 
+INPUTS = ("bf16", "fp16", "fp8", "int8", "nvfp4")
+"""Formats that activations enter linear layers in."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What prefill, decode and memory need to know of a deployment."""
@@ -39,6 +43,8 @@ class Plan:
     limits: Limits
     own_max_num_seqs: int
     """The engine's limit of sequences before the batch raised it."""
+    stated_max_num_seqs: int | None
+    """The limit that the user set, if any."""
     notes: tuple[str, ...]
 
     def replica_sequences(self, workload: Workload) -> Quantity:
@@ -64,12 +70,15 @@ def supported(arithmetic: Arithmetic, hardware: Hardware) -> Arithmetic:
 def _storage(model: Model, deployment: Deployment) -> tuple[NumberFormat, NumberFormat, str]:
     """Formats of linear layers and experts, and the name that stands for both."""
     checkpoint = model.checkpoint
+    stored = BASE
+    if checkpoint is not None:
+        stored = number_format(checkpoint.weights, f"{model.name}: quantization_config")
     if deployment.weights != "auto":
         chosen = number_format(deployment.weights, "--weights")
-        return chosen, chosen, chosen.name
+        if chosen != stored:  # the checkpoint's own format by name is the checkpoint
+            return chosen, chosen, chosen.name
     if checkpoint is None:
         return BASE, BASE, BASE.name
-    stored = number_format(checkpoint.weights, f"{model.name}: quantization_config")
     return (BASE if checkpoint.experts_only else stored), stored, stored.name
 
 
@@ -81,6 +90,11 @@ def _inputs(deployment: Deployment, weights: NumberFormat, hardware: Hardware) -
     """
     if deployment.activations != "auto":
         chosen = number_format(deployment.activations, "--activations")
+        if chosen.name not in INPUTS:
+            raise InputError(
+                f"--activations: {chosen.name} inputs aren't multiplied by any kernel; "
+                f"allowed: {', '.join(INPUTS)}"
+            )
         if chosen.bits < BASE.bits <= weights.bits:
             raise InputError(
                 f"--activations: {chosen.name} inputs need quantised weights, and these are "
@@ -176,6 +190,7 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
             "weights": weights,
             "activations": formats.inputs.name,
             "kv_cache": formats.cache.name,
+            "attention": deployment.attention or engine.kernels.attention_scores,
             "kv_layout": deployment.kv_layout or engine.kv_layout,
             "block_size": deployment.block_size or engine.block_size,
             "gpu_memory_utilization": deployment.gpu_memory_utilization
@@ -185,4 +200,4 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
         }
     )
     own = deployment.max_num_seqs or engine.default_limits(hardware).max_num_seqs
-    return Plan(understood, parallel, formats, engine, limits, own, notes)
+    return Plan(understood, parallel, formats, engine, limits, own, deployment.max_num_seqs, notes)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 
-from perfmodel.inference.phase import Cost, PhaseCost, join, phase_cost
+from perfmodel.inference.host import HostTime
+from perfmodel.inference.phase import Cost, Device, PhaseCost, add, join, phase_cost
 from perfmodel.inference.plan import Plan
-from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.context import Step
-from perfmodel.operators.quantity import Quantity, as_quantity, clip
+from perfmodel.operators.quantity import Array, Quantity, as_quantity, clip
 from perfmodel.operators.record import Operator
 from perfmodel.operators.step import body_operators, head_operators, step_operators
+from perfmodel.specs.engine_timing import Host
 from perfmodel.specs.model import Model
 from perfmodel.specs.workload import Workload
 
@@ -23,38 +27,85 @@ def _expand(value: Quantity) -> Quantity:
     return value[..., None] if isinstance(value, np.ndarray) else value
 
 
-def _head_cost(model: Model, step: Step, plan: Plan, device: DeviceModel) -> PhaseCost:
-    return phase_cost(head_operators(model, step, plan.formats, plan.parallel), device)
+def _slabs(steps: int, settings: int) -> Iterator[Array]:
+    """The numbers 0 … steps − 1 in arrays of at most `SLAB` elements over all settings."""
+    size = max(1, SLAB // settings)
+    for first in range(0, steps, size):
+        yield np.arange(first, min(first + size, steps), dtype=np.float64)
 
 
-def _chunked_body(
-    model: Model, workload: Workload, plan: Plan, device: DeviceModel, chunk: int
-) -> PhaseCost:
+@dataclass(frozen=True, slots=True)
+class StepSet:
+    """Steps of a phase that share their operators, several along a trailing axis."""
+
+    operators: tuple[Operator, ...]
+    sequences: Quantity
+    """In each step, on one replica."""
+    mask: Array | None = None
+    """(…, steps): which steps take place; None: one step without a trailing axis."""
+    continues: bool = False
+    """Further steps of the set before, which was cut to bound memory."""
+    hosted: bool = True
+    """False for a part of a step whose host time is counted with the other part."""
+
+
+def _body(model: Model, step: Step, plan: Plan) -> tuple[Operator, ...]:
+    fused = plan.deployment.attention == "fused"
+    return body_operators(model, step, plan.formats, plan.parallel, fused_attention=fused)
+
+
+def _chunked_body(model: Model, workload: Workload, plan: Plan, chunk: int) -> Iterator[StepSet]:
     """All chunks as a trailing axis: the j-th processes what is left after j·chunk tokens."""
     new = _expand(as_quantity(workload.prompt - workload.cached_prefix))
-    starts = chunk * np.arange(-(-int(np.max(np.asarray(new))) // chunk), dtype=np.float64)
-    sizes = clip(new - starts, 0, chunk)
-    step = Step(
-        phase="prefill",
-        sequences=_expand(plan.replica_sequences(workload)),
-        new=sizes,
-        cached=_expand(workload.cached_prefix) + starts,
-    )
-    fused = plan.deployment.attention == "fused"
-    operators = body_operators(model, step, plan.formats, plan.parallel, fused_attention=fused)
-    return phase_cost(operators, device, mask=(np.asarray(sizes) > 0).astype(np.float64))
+    sequences = _expand(plan.replica_sequences(workload))
+    cached = _expand(workload.cached_prefix)
+    chunks = -(-int(np.max(np.asarray(new))) // chunk)
+    settings = np.broadcast(np.asarray(new), np.asarray(sequences), np.asarray(cached)).size
+    for index in _slabs(chunks, settings):
+        starts = chunk * index
+        sizes = clip(new - starts, 0, chunk)
+        step = Step("prefill", sequences, sizes, cached + starts)
+        mask = (np.asarray(sizes) > 0).astype(np.float64)
+        yield StepSet(_body(model, step, plan), sequences, mask, continues=bool(index[0]))
 
 
-def prefill(model: Model, workload: Workload, plan: Plan, device: DeviceModel) -> PhaseCost:
-    """Prefill of the whole batch, up to the first output token."""
+def prefill_steps(model: Model, workload: Workload, plan: Plan) -> list[StepSet]:
+    """The steps of the whole batch's prefill: one, or the chunks and then the head.
+
+    A chunk is the workload's, else the engine's micro-batch.
+    """
     new = as_quantity(workload.prompt - workload.cached_prefix)
-    step = Step("prefill", plan.replica_sequences(workload), new, workload.cached_prefix)
-    head = _head_cost(model, step, plan, device)
-    if workload.prefill_chunk is not None:
-        return join(_chunked_body(model, workload, plan, device, workload.prefill_chunk), head)
-    fused = plan.deployment.attention == "fused"
-    body = body_operators(model, step, plan.formats, plan.parallel, fused_attention=fused)
-    return join(phase_cost(body, device), head)
+    sequences = plan.replica_sequences(workload)
+    step = Step("prefill", sequences, new, workload.cached_prefix)
+    head = head_operators(model, step, plan.formats, plan.parallel)
+    chunk = workload.prefill_chunk or plan.engine.kernels.micro_batch_tokens
+    if chunk is None:
+        return [StepSet(_body(model, step, plan) + head, sequences)]
+    body = _chunked_body(model, workload, plan, chunk)
+    return [*body, StepSet(head, sequences, hosted=False)]
+
+
+def price(steps: StepSet, model: Model, plan: Plan, device: Device, host: Host | None) -> PhaseCost:
+    """Price a set of steps; ``host`` None leaves the host's time out."""
+    time = None
+    if host is not None and steps.hosted:
+        time = HostTime(host, plan.engine.name, len(model.layers), steps.sequences)
+    return phase_cost(steps.operators, device, steps.mask, time)
+
+
+def prefill(
+    model: Model, workload: Workload, plan: Plan, device: Device, host: Host | None = None
+) -> PhaseCost:
+    """Prefill of the whole batch, up to the first output token."""
+    total = PhaseCost((), Cost())
+    before = PhaseCost((), Cost())
+    for steps in prefill_steps(model, workload, plan):
+        part = price(steps, model, plan, device, host)
+        if steps.continues:
+            before = add(before, part)
+        else:
+            total, before = join(total, before), part
+    return join(total, before)
 
 
 def _decode_operators(
@@ -76,24 +127,46 @@ def mean_cached(workload: Workload) -> Quantity:
     return int(mean) if isinstance(mean, float) and mean.is_integer() else mean
 
 
-def decode_step(model: Model, workload: Workload, plan: Plan, device: DeviceModel) -> PhaseCost:
+def _cached(workload: Workload, plan: Plan, cached: Quantity) -> Quantity:
+    """Tokens that decode attention runs over: those cached, or a static cache's whole length."""
+    if not plan.engine.kernels.static_cache:
+        return cached
+    length = plan.deployment.max_model_len
+    whole = _expand(as_quantity(workload.prompt + workload.output)) if length is None else length
+    return as_quantity(cached * 0.0 + whole - 1)
+
+
+def mean_decode_step(model: Model, workload: Workload, plan: Plan) -> StepSet:
     """One decode step of the whole batch at the mean context."""
     sequences = plan.replica_sequences(workload)
-    return phase_cost(_decode_operators(model, plan, sequences, mean_cached(workload)), device)
+    cached = mean_cached(workload)
+    if plan.engine.kernels.static_cache:
+        whole = plan.deployment.max_model_len or as_quantity(workload.prompt + workload.output)
+        cached = whole - 1
+    return StepSet(_decode_operators(model, plan, sequences, cached), sequences)
 
 
-def decode_all(model: Model, workload: Workload, plan: Plan, device: DeviceModel) -> Cost:
+def decode_step(
+    model: Model, workload: Workload, plan: Plan, device: Device, host: Host | None = None
+) -> PhaseCost:
+    """One decode step of the whole batch at the mean context, priced."""
+    return price(mean_decode_step(model, workload, plan), model, plan, device, host)
+
+
+def decode_all(
+    model: Model, workload: Workload, plan: Plan, device: Device, host: Host | None = None
+) -> Cost:
     """All output − 1 decode steps, each at its own context, summed over a trailing axis."""
     steps = np.asarray(workload.output, dtype=np.float64)[..., None] - 1
     longest = int(steps.max())
     sequences = _expand(plan.replica_sequences(workload))
     prompt = _expand(workload.prompt)
     settings = np.broadcast(steps, np.asarray(sequences), np.asarray(prompt)).size
-    slab = max(1, SLAB // settings)
     total = Cost()
-    for first in range(0, longest, slab):
-        index = np.arange(first, min(first + slab, longest), dtype=np.float64)
+    for index in _slabs(longest, settings):
         mask = (index < steps).astype(np.float64)
-        operators = _decode_operators(model, plan, sequences, prompt + index)
-        total = total + phase_cost(operators, device, mask).total
+        cached = _cached(workload, plan, prompt + index)
+        operators = _decode_operators(model, plan, sequences, cached)
+        part = price(StepSet(operators, sequences, mask), model, plan, device, host)
+        total = total + part.total
     return total

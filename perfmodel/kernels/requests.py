@@ -113,7 +113,10 @@ def collective_request(op: Collective) -> Request | None:
     """Exchanges that were measured; hand-overs between stages weren't."""
     if op.kind not in COLLECTIVES:
         return None
-    shapes: dict[str, Quantity] = {"message_bytes": maximum(op.message_bytes, 1), "num_gpus": op.ranks}
+    shapes: dict[str, Quantity] = {
+        "message_bytes": maximum(op.message_bytes, 1),
+        "num_gpus": op.ranks,
+    }
     return Request(f"collective.{COLLECTIVES[op.kind]}", shapes)
 
 

@@ -46,11 +46,13 @@ class KernelTime:
     compute_s: Quantity
     memory_s: Quantity
     network_s: Quantity
-    launch_s: Quantity
+    launch_s: float
     roof_s: Quantity
     """The same work at the datasheet's peaks: no device does it faster."""
     source: str
     """Where the number comes from: datasheet and the origin of the calibration."""
+    latency_s: Quantity | None = None
+    """Time that is neither arithmetic nor traffic, where it limits; None: the launch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,9 @@ class DeviceModel:
             return measured
         if isinstance(operator, Collective):
             return self._exchange(operator)
-        compute = operator.flops / self.peak(operator.arithmetic)
+        # An elementwise operator counts no FLOPs: it needs no peak, whatever the chip multiplies.
+        counts = not isinstance(operator, Elementwise)
+        compute = operator.flops / self.peak(operator.arithmetic) if counts else 0.0
         memory = operator.bytes / self.hardware.memory_bandwidth
         if self.calibration is None:
             return self._combine(compute, memory, 0.0, maximum(compute, memory), 1.0)
@@ -175,9 +179,10 @@ class DeviceModel:
             compute_s=compute,
             memory_s=memory,
             network_s=network,
-            launch_s=where(np.asarray(time) > LATENCY_BOUND * roof, time, 0.0),
+            launch_s=extra,
             roof_s=roof,
             source=self.choice.origin,
+            latency_s=where(np.asarray(time) > LATENCY_BOUND * roof, time, 0.0),
         )
 
     def _inside_another(self) -> KernelTime:
@@ -244,7 +249,8 @@ def bound_times(kernel: KernelTime) -> dict[Bound, Quantity]:
     A launch limits a kernel whose own work takes less than starting it.
     """
     work = maximum(maximum(kernel.compute_s, kernel.memory_s), kernel.network_s)
-    launch = where(work < kernel.launch_s, kernel.time_s, 0.0)
+    latency = kernel.launch_s if kernel.latency_s is None else kernel.latency_s
+    launch = where(np.asarray(work < latency), kernel.time_s, 0.0)
     rest = kernel.time_s - launch
     network = where(kernel.network_s >= work, rest, 0.0)
     rest = rest - network

@@ -135,6 +135,13 @@ class Context:
             span=span,
         )
 
+    def all_gather(self, name: str) -> Iterator[Operator]:
+        """All tokens on every tensor-parallel rank, from ranks that hold their share each."""
+        tp = self.parallel.tp
+        if tp > 1:
+            message = HALF * self.hidden * self.step.tokens
+            yield self.collective(f"{name}.all_gather", "all_gather", message, tp, tp)
+
     def all_reduce(self, name: str) -> Iterator[Operator]:
         """The sum over the tensor-parallel ranks of what a row-parallel layer produced."""
         tp = self.parallel.tp

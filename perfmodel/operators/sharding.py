@@ -172,8 +172,9 @@ def check_parallel(model: Model, parallel: Parallel) -> None:
         _check_experts(model, parallel)
     refusal = _refusal(model, parallel)
     if refusal:
-        allowed = ", ".join(str(tp) for tp in possible_tp(model, parallel)) or "none"
-        raise InputError(f"{refusal} of {model.name}; --tp may be {allowed}")
+        sizes = possible_tp(model, parallel)
+        remedy = f"--tp may be {', '.join(map(str, sizes))}" if sizes else "use another --ep"
+        raise InputError(f"{refusal} of {model.name}; {remedy}")
 
 
 def stage_layers(model: Model, pp: int) -> Iterator[tuple[Layer, ...]]:

@@ -87,7 +87,11 @@ def _layer_operators(layers: tuple[Layer, ...], c: Context) -> Iterator[Operator
     for ffn, count in blocks.items():
         here = c.times(count)
         yield from _ffn_operators(ffn, here)
-        yield from here.all_reduce("ffn")
+        whole = isinstance(ffn, MoeFfn) and ffn.shared is None
+        if whole and c.parallel.expert_replicas > 1:  # each rank got its tokens' sums back
+            yield from here.all_gather("ffn")
+        else:
+            yield from here.all_reduce("ffn")
 
 
 def _embedding_operators(model: Model, c: Context) -> Iterator[Operator]:

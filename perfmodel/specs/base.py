@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -28,6 +28,18 @@ class Spec(BaseModel):
             return cls.model_validate(data)
         except ValidationError as error:
             raise InputError(f"{where}: {describe(error)}") from None
+
+
+class Case(Spec):
+    """A record that users build in Python too: a wrong field is the same one-line error there."""
+
+    if not TYPE_CHECKING:  # checkers keep the fields' own names and types
+
+        def __init__(self, **fields) -> None:  # noqa: ANN003
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise InputError(f"{type(self).__name__.lower()}: {describe(error)}") from None
 
 
 def describe(error: ValidationError) -> str:

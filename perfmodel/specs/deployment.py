@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from perfmodel.specs.base import Spec
+from perfmodel.specs.base import Case
 
 Ranks = Annotated[int, Field(ge=1, le=65_536)]
 
 
-class Deployment(Spec):
+class Deployment(Case):
     """Settings of one deployment. ``auto`` takes the checkpoint's or the engine's own."""
 
     tp: Ranks = 1
@@ -29,11 +29,11 @@ class Deployment(Spec):
     kv_cache: str = "auto"
     """Format of cached keys and values."""
     engine: str = "vllm"
-    """An engine's name or YAML file: its memory reserve and default limits."""
+    """An engine's name or YAML file: host time, kernels, memory reserve and default limits."""
     execution: Literal["graph", "eager"] = "graph"
     """Kernels replayed from a captured graph, or launched one by one."""
-    attention: Literal["fused", "unfused"] = "fused"
-    """Whether the attention kernel keeps its scores on chip."""
+    attention: Literal["fused", "unfused"] | None = None
+    """Whether the attention kernel keeps its scores on chip; as the engine does where None."""
     kv_layout: Literal["paged", "contiguous", "flat"] | None = None
     """Blocks of ``block_size``; a reserved length per sequence; or exactly what is stored."""
     block_size: Annotated[int, Field(ge=1, le=2**20)] | None = None

@@ -1,4 +1,4 @@
-"""Serving engines: default limits and the memory that they keep for themselves, from YAML."""
+"""Serving engines: limits, memory that they keep, host time and kernels, from YAML."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pydantic import Field
 
 from perfmodel.errors import UnknownNameError
 from perfmodel.specs.base import Spec
+from perfmodel.specs.engine_timing import Host, Kernels
 from perfmodel.specs.hardware import Hardware
 from perfmodel.specs.yaml_file import read_yaml
 from perfmodel.units import GIB
@@ -63,6 +64,10 @@ class Engine(Spec):
     activation: Activation
     outside_gib: Outside
     mxfp4_expert_multiple: Annotated[int, Field(ge=1, le=2**14)] = 1
+    memory_source: str | None = None
+    """Where the memory fields come from when ``source`` is about something else."""
+    host: Host = Host(source="assumed: none stated, so the host takes no time")
+    kernels: Kernels = Kernels()
 
     def default_limits(self, hardware: Hardware) -> Limits:
         """The limits that the engine takes on ``hardware`` when none are given."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from perfmodel.errors import UnknownNameError
@@ -61,6 +62,27 @@ FORMATS: dict[str, NumberFormat] = {
             name="nvfp4", bits=4, arithmetic="fp4", grouping="block", block=16, scale_bits=8,
             note="e2m1 with one fp8 scale per 16",
         ),
+        NumberFormat(
+            name="int4_g32", bits=4, arithmetic="bf16", grouping="block", block=32, scale_bits=16,
+            zero_bits=16, note="gpt-fast: groups of 32 with a 16-bit scale and zero point",
+        ),
+        NumberFormat(
+            name="int8_g128", bits=8, arithmetic="bf16", grouping="block", block=128,
+            scale_bits=16, zero_bits=8, note="GPTQ in 8 bits, multiplied in 16",
+        ),
+        NumberFormat(
+            name="q4_0", bits=4, arithmetic="bf16", grouping="block", block=32, scale_bits=16,
+            note="GGUF Q4_0 and MLC q4f16: one 16-bit scale per 32",
+        ),
+        NumberFormat(
+            name="q8_0", bits=8, arithmetic="bf16", grouping="block", block=32, scale_bits=16,
+            note="GGUF Q8_0: one 16-bit scale per 32, multiplied in 16 bits",
+        ),
+        NumberFormat(
+            name="q4_k_m", bits=4.87, arithmetic="bf16",
+            note="GGUF Q4_K_M: Q4_K (4.5) with half of v and down and the head in Q6_K (6.56); "
+            "mean over Llama-3 8B (4.92) and 70B (4.82) with the head",
+        ),
     )
 }  # fmt: skip
 ALIASES = {
@@ -76,6 +98,10 @@ ALIASES = {
 }
 
 
+EXL2 = re.compile(r"exl2_([2-8](?:\.\d{1,2})?)")
+"""``exl2_4.0``: ExLlamaV2's mixed format by its bits per weight."""
+
+
 def number_format(name: str, field: str = "format") -> NumberFormat:
     """The format called ``name``; ``field`` says in the error what was being set.
 
@@ -83,6 +109,10 @@ def number_format(name: str, field: str = "format") -> NumberFormat:
         UnknownNameError: with the names that are known.
     """
     key = ALIASES.get(name.lower(), name.lower())
+    if (exl2 := EXL2.fullmatch(key)) is not None:
+        return NumberFormat(
+            name=key, bits=float(exl2[1]), arithmetic="bf16", note="EXL2: bits as stated, in all"
+        )
     if key not in FORMATS:
         known = ", ".join(FORMATS)
         raise UnknownNameError(f"{field}: unknown number format {name!r}; known: {known}")

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import BeforeValidator, ConfigDict, PlainSerializer, model_validator
 from pydantic_core import PydanticCustomError
 
-from perfmodel.specs.base import Spec
+from perfmodel.specs.base import Case
 
 LARGEST = 2**27
 """Far beyond any real batch or context: larger is a typing error."""
@@ -38,7 +38,7 @@ Tokens = Annotated[Any, _whole_numbers(1), PlainSerializer(_plain)]
 TokensOrZero = Annotated[Any, _whole_numbers(0), PlainSerializer(_plain)]
 
 
-class Workload(Spec):
+class Workload(Case):
     """A batch of equal sequences that are prefilled together and decoded together.
 
     Every count may be a number or an array; arrays broadcast against each other.

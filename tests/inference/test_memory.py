@@ -217,10 +217,10 @@ def test_max_sequences_fit_and_one_more_does_not(case, prompt, output):
     m, deployment, on = case
     dp = deployment.dp
 
-    def at(batch: int) -> Memory:
+    def at(batch: Any) -> Memory:
         return memory(m, deployment, on, batch=batch, prompt=prompt, output=output)
 
-    most = at(dp).max_sequences
+    most: Any = at(dp).max_sequences
     assert most % dp == 0
     if most == 0:
         assert not at(dp).fits
@@ -252,10 +252,10 @@ def test_max_context_fits_and_one_more_does_not(case, batch):
     m, deployment, on = case
     batch *= deployment.dp
 
-    def at(length: int) -> Memory:
+    def at(length: Any) -> Memory:
         return memory(m, deployment, on, batch=batch, prompt=length - 1, output=1)
 
-    longest = at(2).max_context
+    longest: Any = at(2).max_context
     if longest < 2:
         assert not at(2).fits
         return
@@ -306,8 +306,8 @@ def test_the_vision_tower_stands_on_the_first_stage():
 @pytest.mark.parametrize("name", ["llama-3.1-70b", "qwen3-30b-a3b", "deepseek-v3", "gpt-oss-120b"])
 def test_more_gpus_never_hold_more_each(name):
     """Tensor ranks, stages and expert ranks; the cache too, until its heads are replicated."""
-    for flag in ("tp", "pp"):
-        found = [memory(name, Deployment(**{flag: n})) for n in (2, 4, 8)]
+    for layouts in ([Deployment(tp=n) for n in (2, 4, 8)], [Deployment(pp=n) for n in (2, 4, 8)]):
+        found: list[Any] = [memory(name, layout) for layout in layouts]
         weights = [f.weights_bytes for f in found]
         assert weights == sorted(weights, reverse=True)
         assert weights[0] > 1.5 * weights[2]

@@ -37,10 +37,10 @@ FAMILIES = [
 ]
 
 
-def parts(name: str, on: str = "h100-sxm", deployment: Any = None, **workload: Any) -> tuple:
+def parts(name: str, **workload: Any) -> tuple[Any, ...]:
     """What the functions of `steps` take."""
-    m, hardware, asked = model(name), load_hardware(on), Workload(**workload)
-    plan = make_plan(m, hardware, asked, deployment or Deployment())
+    m, hardware, asked = model(name), load_hardware("h100-sxm"), Workload(**workload)
+    plan = make_plan(m, hardware, asked, Deployment())
     return m, asked, plan, DeviceModel(hardware, load_calibration(), plan.deployment.execution)
 
 
@@ -284,7 +284,7 @@ def test_arrays_under_parallel_layouts_and_chunks(name, deployment):
     st.lists(st.integers(1, 90), min_size=1, max_size=3),
 )
 def test_any_one_axis(name, axis, numbers):
-    axes = {"batch": 3, "prompt": 100, "output": 5, "cached_prefix": 0}
+    axes: dict[str, Any] = {"batch": 3, "prompt": 100, "output": 5, "cached_prefix": 0}
     if axis == "cached_prefix":  # no axis of tpot_s: the steps behind it are the same
         axes["batch"] = np.full(len(numbers), 3)
     axes[axis] = np.array(numbers)
@@ -296,6 +296,10 @@ def test_time_per_token_has_the_workloads_shape(name):
     """Where the steps depend on neither prompt nor batch too."""
     workload = Workload(batch=np.array([[1], [2]]), prompt=np.array([5, 6, 7]), output=1)
     assert np.shape(estimate(name, "h100-sxm", workload).tpot_s) == (2, 3)
+    ones = estimate(name, "h100-sxm", Workload(output=np.array([1, 1])))
+    for quantity in ("tpot_s", "total_s", "output_tokens_per_s"):
+        assert np.shape(getattr(ones, quantity)) == (2,)
+        assert [np.shape(end) for end in ones.interval(quantity)] == [(2,), (2,)]
     prompts = Workload(prompt=np.array([5, 6, 7]), output=4)
     assert np.shape(estimate(name, "h100-sxm", prompts).tpot_s) == (3,)
 

@@ -19,7 +19,6 @@ from perfmodel.operators.record import (
     ExpertLayer,
     Gemm,
     GroupedGemm,
-    Operator,
     Recurrence,
 )
 from perfmodel.specs.hardware import Hardware, load_hardware
@@ -61,15 +60,15 @@ def calibration(compute: float, memory: float, spread: float, launch_us: float) 
     )  # fmt: skip
 
 
-def gemm(m: float, n: int = 1024, k: int = 1024) -> Gemm:
+def gemm(m: Any, n: int = 1024, k: int = 1024) -> Gemm:
     return Gemm(name="gemm", m=m, n=n, k=k, weight_bytes=2.0 * n * k)
 
 
-def elementwise(tokens: float) -> Elementwise:
+def elementwise(tokens: Any) -> Elementwise:
     return Elementwise(name="norm", tokens=tokens, read_bytes=1e3, write_bytes=1e3)
 
 
-def collective(message: float, ranks: int, span: int, kind: Any = "all_reduce") -> Collective:
+def collective(message: Any, ranks: int, span: int, kind: Any = "all_reduce") -> Collective:
     return Collective(name=kind, kind=kind, message_bytes=message, ranks=ranks, span=span)
 
 
@@ -81,7 +80,7 @@ calibrations = st.none() | st.builds(
 
 
 @st.composite
-def operators(draw: Any) -> Operator:
+def operators(draw: Any) -> Any:
     count = draw(sizes)
     attention = Attention(
         name="attention", phase="decode", sequences=count, queries=1, keys=100, pairs=100,
@@ -102,7 +101,7 @@ def operators(draw: Any) -> Operator:
     )
 
 
-WIRED = {
+WIRED: dict[str, Any] = {
     "link": link(100.0, 4),
     "network": {"gb_s_per_gpu": 10.0},
     "pcie": {"generation": 4, "gb_s_per_direction": 32.0},
@@ -191,7 +190,7 @@ def test_twice_the_machine_takes_half_the_time(operator, compute, memory):
             )
         }
     )
-    doubled = {
+    doubled: dict[str, Any] = {
         "link": link(200.0, 4),
         "network": {"gb_s_per_gpu": 20.0},
         "pcie": {"generation": 5, "gb_s_per_direction": 64.0},
@@ -224,12 +223,14 @@ def test_arrays_are_timed_as_their_numbers():
     device = DeviceModel(hardware(**WIRED), load_calibration())
     rows = np.array([1.0, 64.0, 1e3, 1e5])
     for make in (gemm, elementwise, lambda x: collective(x, 4, 4)):
-        together, apart = device.time(make(rows)), [device.time(make(m)) for m in rows]
+        together: Any = device.time(make(rows))
+        apart: list[Any] = [device.time(make(m)) for m in rows]
         for name in ("time_s", "low_s", "high_s", "roof_s"):
             expected = [getattr(t, name) for t in apart]
             assert np.allclose(getattr(together, name), expected, rtol=1e-14, atol=0)
         for bound, seconds in bound_times(together).items():
-            assert np.allclose(seconds, [bound_times(t)[bound] for t in apart], rtol=1e-14)
+            expected = [bound_times(t)[bound] for t in apart]
+            assert np.allclose(seconds, expected, rtol=1e-14)
 
 
 # --- wires -------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def latent(draw: Any) -> LatentAttention:
 
 
 @st.composite
-def recurrent(draw: Any) -> GatedDeltaNet | Mamba1 | Mamba2:
+def recurrent(draw: Any) -> Any:
     conv_kernel = draw(st.integers(1, 4))
     groups = draw(st.integers(1, 3))
     delta = GatedDeltaNet(

@@ -31,7 +31,7 @@ def total(operators: Iterable[Operator], quantity: str = "flops") -> Any:
     return sum(o.count * getattr(o, quantity) for o in operators)
 
 
-def gemms(operators: Iterable[Operator]) -> list[Operator]:
+def gemms(operators: Iterable[Operator]) -> list[Any]:
     return [o for o in operators if isinstance(o, Gemm | GroupedGemm)]
 
 

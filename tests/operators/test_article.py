@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from perfmodel.inference.estimate import estimate
@@ -18,7 +20,7 @@ BF16 = FORMATS["bf16"]
 D, D_FF, LAYERS, VOCAB = 4096, 11008, 32, 32_000  # LLaMA-7B: 32 heads × 128, all KV heads
 
 
-def decode(name: str, context: int, batch: int = 1):
+def decode(name: str, context: int, batch: int = 1) -> Any:
     """One decode step whose new token sees ``context`` keys, itself included."""
     return step_operators(model(name), Step("decode", batch, 1, context - 1))
 
@@ -65,7 +67,7 @@ def test_kv_cache_of_llama_7b_is_mha():
 
 
 def test_mqa_caches_one_head_of_32():
-    mha = model("llama-1-7b")
+    mha: Any = model("llama-1-7b")
     shared = mha.layers[0].mixer.model_copy(update={"kv_heads": 1})
     mqa = tuple(layer.model_copy(update={"mixer": shared}) for layer in mha.layers)
     assert cache_bytes(mqa, 4096, BF16) == 2_147_483_648 / 32
@@ -90,12 +92,12 @@ def test_activation_peak_is_not_one_of_all_layers():
     ],
 )
 def test_ridge_points_of_the_two_a100(name, ridge):
-    hardware = load_hardware(name)
+    hardware: Any = load_hardware(name)
     assert round(hardware.peak("bf16") / hardware.memory_bandwidth) == ridge
     assert round(estimate("llama-1-7b", name).prefill.ridge_point) == ridge
 
 
-def kv_share(batch: int, context: int) -> float:
+def kv_share(batch: int, context: int) -> Any:
     operators = decode("llama-1-7b", context, batch)
     cache = total(operators, "cache_bytes")
     return cache / (cache + total(operators, "weight_bytes"))

@@ -188,7 +188,7 @@ def test_blocks_that_a_matrix_fills_partly_store_a_whole_scale():
 )
 def test_distinct_experts(experts, top_k, tokens, touched):
     digits = len(str(touched).partition(".")[2])
-    assert round(expected_experts(experts, top_k, tokens), digits) == touched
+    assert round(float(expected_experts(experts, top_k, tokens)), digits) == touched
 
 
 def test_a_decode_step_reads_the_experts_that_its_batch_touches():

@@ -41,11 +41,11 @@ def first(c: dict[str, Any], *names: str) -> Any:
     return next((c[n] for n in names if c.get(n) is not None), None)
 
 
-def hidden_of(c: dict[str, Any]) -> int:
+def hidden_of(c: dict[str, Any]) -> Any:
     return first(c, "hidden_size", "n_embd", "d_model")
 
 
-def kv_heads_of(c: dict[str, Any], heads: int) -> int:
+def kv_heads_of(c: dict[str, Any], heads: int) -> Any:
     kind = c["model_type"]
     if kind == "falcon":
         return c["num_kv_heads"] if c["new_decoder_architecture"] else 1
@@ -169,12 +169,13 @@ SOFTMAX = [
 def test_body_flops(name):
     """A short prompt, a decode step beyond most windows, and a chunk that crosses them."""
     c = config(name)
-    for phase, new, cached in (
+    steps: tuple[tuple[Any, int, int], ...] = (
         ("prefill", 100, 0),
         ("decode", 1, 9_999),
         ("prefill", 300, 3_900),
         ("prefill", 300, 8_000),
-    ):
+    )
+    for phase, new, cached in steps:
         counted = total(body_operators(model(name), Step(phase, 1, new, cached)))
         assert counted == pytest.approx(body_flops(c, new, cached), rel=1e-13)
 
@@ -188,7 +189,7 @@ def test_head_flops(name):
     assert total(head) == 3 * 2 * hidden_of(c) * vocab
 
 
-def latent_layer(c: dict[str, Any]) -> int:
+def latent_layer(c: dict[str, Any]) -> Any:
     """FLOPs per token of MLA's down-projections and its output; queries too."""
     d, h = hidden_of(c), c["num_attention_heads"]
     qk = c["qk_nope_head_dim"] + c["qk_rope_head_dim"]

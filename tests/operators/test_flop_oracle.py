@@ -95,7 +95,10 @@ EXPERTS: dict[str, dict[str, Any]] = {
     "gpt-oss-20b": {**WIDE, "sliding_window": 4},
     "minimax-m2": {**WIDE, "num_local_experts": 16, "rotary_dim": 8},
 }  # fmt: skip
-LATENT_FAMILIES = {"deepseek-v3": LATENT, "deepseek-v2-lite": {**LATENT, "q_lora_rank": None}}
+LATENT_FAMILIES: dict[str, dict[str, Any]] = {
+    "deepseek-v3": LATENT,
+    "deepseek-v2-lite": {**LATENT, "q_lora_rank": None},
+}
 # Their linear layers alone: torch runs the recurrence in chunks where ours counts it token by
 # token, and expands the latents of an indexed attention that ours leaves absorbed.
 LINEAR_ONLY: dict[str, dict[str, Any]] = {
@@ -170,7 +173,9 @@ def expert_products(operators: tuple[Operator, ...]) -> Any:
     return sum(o.count * o.flops for o in operators if isinstance(o, GroupedGemm))
 
 
-def assert_equal(counts: dict[str, int], operators: tuple[Operator, ...], new: int, old: int):
+def assert_equal(
+    counts: dict[str, int], operators: tuple[Operator, ...], new: int, old: int
+) -> None:
     assert linear(counts) == dense_products(operators)
     attention = square_attention(operators, new, old + new)
     assert sum(counts.values()) == linear(counts) + expert_products(operators) + attention

@@ -70,7 +70,7 @@ def rank_weights(m: Any, parallel: Parallel) -> float:
     return stage_weight_bytes(m, layers, Formats(), parallel, first=True, last=True)
 
 
-def replicated_bytes(m: Any) -> float:
+def replicated_bytes(m: Any) -> Any:
     """What every rank holds whole: norms, position rows, embedding projections, routers."""
     norm = m.norm.weight + m.norm.bias
     norms = sum(layer.norms for layer in m.layers) + m.final_norm + m.embedding_norms
@@ -320,7 +320,7 @@ def test_chunked_pairs_and_keys(new, cached, chunk):
 def test_masks_of_arrays_are_those_of_their_numbers(pairs, window):
     new, cached = np.array(pairs, dtype=np.float64).T
     for count in (causal_pairs, chunked_pairs, windowed_keys, chunked_keys):
-        one_by_one = [count(n, c, window) for n, c in pairs]
+        one_by_one: list[Any] = [count(n, c, window) for n, c in pairs]
         assert np.array_equal(count(new, cached, window), one_by_one)
 
 

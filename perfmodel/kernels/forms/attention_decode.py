@@ -53,12 +53,21 @@ PARAMETERS = (
     Parameter("hx", "-", 0.9, 0.2, 2.5, 0.4, "its exponent in head size"),
     Parameter("cw", "-", 1.2, 0.5, 4.0, 0.4, "its cost where a window cuts"),
     Parameter("ts", "us", 2.0, 0.05, 30.0, 0.8, "merging the splits"),
+    Parameter("tl", "us", 0.1, 0.002, 3.0, 0.8, "per split, merged one after the other"),
     Parameter("tc", "-", 1.0, 0.05, 20.0, 0.8, "passes over the splits' partial results"),
 )
 FA3_PARAMETERS = (
     Parameter("tm", "us", 0.02, 0.001, 1.0, 0.8, "per sequence: merging up to 32 splits"),
     Parameter("tw", "us", 2.0, 0.05, 20.0, 0.8, "that, per KV head of more than 256 elements"),
 )
+FA2_PARAMETERS = (
+    Parameter("tq", "us", 4.0, 0.2, 20.0, 0.6, "copying queries and outputs of packed heads"),
+    Parameter("cq", "-", 2.0, 0.05, 20.0, 0.8, "passes over them at device bandwidth"),
+)
+OWN_PARAMETERS: dict[Kernel, tuple[Parameter, ...]] = {
+    "fa2": FA2_PARAMETERS,
+    "fa3": FA3_PARAMETERS,
+}
 CAPTURED = 512
 """Sequences up to which vLLM captures graphs: there FlashAttention-3 reserves `FA3_SPLITS` splits
 and runs its merging kernel always; beyond, only where it splits."""
@@ -92,8 +101,8 @@ class AttentionDecode:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """18 or 20 numbers, strongly correlated among themselves."""
-        return PARAMETERS + (FA3_PARAMETERS if self.kernel == "fa3" else ())
+        """19 numbers and up to 2 of the kernel, strongly correlated among themselves."""
+        return PARAMETERS + OWN_PARAMETERS.get(self.kernel, ())
 
     @property
     def regimes(self) -> tuple[str, ...]:
@@ -126,10 +135,11 @@ class AttentionDecode:
             time = norm_sum(np.maximum(work, roof), memory, v["p"])
             if split > 1:
                 # Each split writes a partial result in float32.
-                time = time + v["ts"] * us + split * v["tc"] * 2 * outputs / chip.bandwidth
+                passed = v["tc"] * 2 * outputs / chip.bandwidth
+                time = time + v["ts"] * us + split * (v["tl"] * us + passed)
                 time = np.where((split <= units.blocks) & units.splittable, time, np.inf)
             best = time if best is None else np.minimum(best, time)
-        fixed = v["t0"] * us + v["t1"] * us * np.log2(batch) + self._reserved(v, shapes)
+        fixed = v["t0"] * us + v["t1"] * us * np.log2(batch) + self._beside(chip, v, shapes)
         return np.asarray(best) + fixed
 
     def _units(self, v: Values, shapes: Shapes, keys: Array) -> Units:
@@ -139,7 +149,7 @@ class AttentionDecode:
         cut = keys < shapes["kv_len"]
         packed = self._packed(shapes)
         rows = np.where(packed, heads / kv_heads * q_len, q_len)
-        sixteen = np.minimum(rows, ROWS) / 16
+        sixteen = self._tile_rows(rows) / 16
         start = v["tp"] * MICROSECOND * (1 + v["tg"] * sixteen * wide) * wide ** v["hp"]
         block = v["tb"] * MICROSECOND * (1 + v["cg"] * sixteen) * wide ** v["hx"]
         return Units(
@@ -149,6 +159,12 @@ class AttentionDecode:
             blocks=np.ceil(keys / BLOCK) + cut,
             splittable=packed,
         )
+
+    def _tile_rows(self, rows: Array) -> Array:
+        """Query rows for which a unit does work; TensorRT-LLM has tiles of 8, 16, 32 and 64."""
+        if self.kernel == "trtllm":
+            rows = 2 ** np.ceil(np.log2(np.maximum(rows, 8.0)))
+        return np.minimum(rows, float(ROWS))
 
     @property
     def _splits(self) -> tuple[int, ...]:
@@ -164,14 +180,22 @@ class AttentionDecode:
         packed: Flags = (group > 1) & (column(shapes, "window") == 0) & single
         return packed
 
-    def _reserved(self, v: Values, shapes: Shapes) -> Array:
-        """Seconds of FlashAttention-3's merging kernel over reserved splits."""
-        if self.kernel != "fa3":
-            return np.zeros(())
-        batch, wide = shapes["batch"], shapes["head_dim"] > 256
-        each = v["tm"] + np.where(wide, v["tw"] * shapes["kv_heads"], 0.0)
-        reserved: Array = np.where(batch <= CAPTURED, batch * each * MICROSECOND, 0.0)
-        return reserved
+    def _beside(self, chip: Chip, v: Values, shapes: Shapes) -> Array:
+        """Seconds of the kernels that run beside: merging reserved splits, copying packed heads."""
+        batch, width = shapes["batch"], shapes["head_dim"]
+        if self.kernel == "fa3":
+            each = v["tm"] + np.where(width > 256, v["tw"] * shapes["kv_heads"], 0.0)
+            return np.asarray(np.where(batch <= CAPTURED, batch * each * MICROSECOND, 0.0))
+        if self.kernel == "fa2":
+            passes = v["cq"] * 4 * batch * shapes["heads"] * width / chip.bandwidth
+            return np.asarray(np.where(self._copied(shapes), v["tq"] * MICROSECOND + passes, 0.0))
+        return np.zeros(())
+
+    def _copied(self, shapes: Shapes) -> Flags:
+        """Where FlashAttention-2 transposes packed heads: not for one sequence or one KV head."""
+        several = (shapes["batch"] > 1) & (shapes["kv_heads"] > 1)
+        copied: Flags = several & self._packed(shapes) & (self.kernel == "fa2")
+        return copied
 
     def features(self, chip: Chip, shapes: Shapes) -> Array:
         """Sizes in log, what they mean for this chip, and flags of the kernels' known switches."""
@@ -185,9 +209,9 @@ class AttentionDecode:
         parts = [
             np.log(batch), np.log(keys), np.log(kv_heads), np.log(rows), np.log(width),
             np.maximum(fill, 0.0), np.maximum(held, 0.0), np.minimum(held, 0.0),
-            1.0 * (keys < kv_len), 1.0 * (rows == 1), 1.0 * (rows > 32),
+            1.0 * (keys < kv_len), 1.0 * (rows == 1), np.log(self._tile_rows(rows)),
             1.0 * (width == 192), 1.0 * (width > 256), 1.0 * alone,
-            1.0 * (batch > CAPTURED), 1.0 * (keys > BLOCK),
+            1.0 * (batch > CAPTURED), 1.0 * (keys > BLOCK), 1.0 * self._copied(shapes),
         ]  # fmt: skip
         return np.stack(np.broadcast_arrays(*parts), axis=-1).reshape(-1, len(parts))
 

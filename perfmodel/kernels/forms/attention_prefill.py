@@ -35,15 +35,18 @@ BLOCK = 64
 SPLIT = 512
 """Cached keys for which another SM is worth its merge, while SMs idle."""
 
+SPLITTING: tuple[Kernel, ...] = ("fa3",)
+"""Kernels that split a prompt's own keys too, while SMs idle; others a cached prefix alone."""
+
 PARAMETERS = (
     Parameter("t0", "us", 10.0, 0.5, 600.0, 0.7, "fixed time of a call"),
     Parameter("t1", "us", 0.3, 0.01, 20.0, 1.0, "per doubling of the batch: its bookkeeping"),
-    Parameter("ec", "share", 0.75, 0.1, 1.0, 0.25, "of peak, multiplying a full tile"),
+    Parameter("ec", "share", 0.8, 0.1, 1.0, 0.1, "of peak, multiplying a full tile"),
     Parameter("ex", "-", 50.0, 2.0, 3000.0, 0.8, "scores exponentiated per clock and SM"),
     Parameter("tp", "us", 1.0, 0.02, 40.0, 0.8, "start and end of a tile at head size 128"),
     Parameter("hp", "-", 0.6, 0.1, 2.5, 0.5, "its exponent in head size"),
     Parameter("w", "-", 0.5, 0.02, 50.0, 1.0, "hardness of waves: 0 smooth"),
-    Parameter("cw", "-", 1.2, 0.5, 4.0, 0.4, "a key's cost where a window cuts"),
+    Parameter("cf", "-", 1.5, 1.0, 8.0, 0.4, "a key's cost for heads of more than 256"),
     Parameter("cx", "-", 1.0, 0.1, 4.0, 0.5, "further blocks of 128 keys that a cut tile masks"),
     Parameter("em", "share", 0.8, 0.2, 1.0, 0.2, "of device bandwidth"),
     Parameter("l2", "-", 2.0, 1.0, 8.0, 0.4, "bandwidth of L2 over that of device memory"),
@@ -53,7 +56,7 @@ PARAMETERS = (
     Parameter("cq", "-", 0.3, 0.01, 6.0, 1.0, "serial passes over queries and outputs"),
     Parameter("p", "-", 2.0, 1.0, 8.0, 0.5, "overlap of tiles and memory: 1 none"),
 )
-TRITON = (Parameter("ct", "-", 2.0, 0.5, 10.0, 0.5, "a key's cost for heads of 192, by Triton"),)
+TRITON = (Parameter("ct", "-", 2.0, 1.0, 10.0, 0.5, "a key's cost for heads of 192, by Triton"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +82,14 @@ class AttentionPrefill:
 
     cold: bool = False
     kernel: Kernel = "any"
+    small: bool = False
+    """FlashAttention-2 on 100 KB of shared memory (compute capability 8.6, 8.9): tiles of 64 rows
+    for heads of more than 64."""
     name: str = "attention-prefill"
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """16 or 17 numbers; ``cw`` and ``cx`` matter only where a window cuts."""
+        """16 or 17 numbers; ``cx`` matters only where a window cuts."""
         return PARAMETERS + (TRITON if self._triton else ())
 
     @property
@@ -123,21 +129,25 @@ class AttentionPrefill:
     def _tile(self, shapes: Shapes) -> tuple[Array, Array]:
         """Heads that share a tile, and the tile's query rows.
 
-        FlashAttention-3 packs the heads of a KV head; FlashAttention-2 only for a single query
-        without a window; TensorRT-LLM only in its decode kernel, else tiles of two times 128.
+        FlashAttention-3 packs the heads of a KV head, in tiles of 192 rows for heads of 64;
+        FlashAttention-2 only for a single query without a window; TensorRT-LLM only in its decode
+        kernel, else tiles of two times 128.
         FlashInfer packs, in tiles of 16, 64 or 128 rows (`FA2DetermineCtaTileQ`).
         """
         q_len, width = shapes["q_len"], shapes["head_dim"]
         group = shapes["heads"] / shapes["kv_heads"]
         one, single = np.ones_like(group), q_len == 1
         if self.kernel == "fa2":
-            return np.where(single & (column(shapes, "window") == 0), group, one), ROWS * one
+            rows = np.where((width > 64) & self.small, 64.0, ROWS)
+            return np.where(single & (column(shapes, "window") == 0), group, one), rows * one
         if self.kernel == "trtllm":
             return np.where(single, group, one), np.where(single, ROWS, 2 * ROWS) * one
         if self.kernel == "flashinfer":
             packed = q_len * group
             wide = np.where((packed > 64) & (width < 256), 128.0, 64.0)
             return group, np.where(packed <= 16, 16.0, wide)
+        if self.kernel == "fa3":
+            return group, np.where(width <= 64, 192.0, ROWS) * one
         return group, ROWS * one
 
     def seconds(self, chip: Chip, values: Values, shapes: Shapes) -> Array:
@@ -147,13 +157,14 @@ class AttentionPrefill:
         batch, width, q_len = shapes["batch"], shapes["head_dim"], shapes["q_len"]
         rate = chip.peak / chip.sm_count
         key = tiles.rows * (4 * width / (v["ec"] * rate) + 1 / (v["ex"] * chip.clock_hz))
+        key = key * np.where(width > 256, v["cf"], 1.0)
         if self._triton:
             key = key * np.where(width == 192, v["ct"], 1.0)
-        key = key * np.where(tiles.cut, max(v["cw"], 1.0), 1.0)
         masked = np.where(tiles.cut, v["cx"] * 128, 0.0)
         start = v["tp"] * (width / 128) ** v["hp"] * us
         prefix = column(shapes, "prefix_len")
-        splits = np.clip(chip.sm_count / tiles.units, 1.0, np.maximum(1.0, prefix / SPLIT))
+        splittable = tiles.walked if self.kernel in SPLITTING else prefix
+        splits = np.clip(chip.sm_count / tiles.units, 1.0, np.maximum(1.0, splittable / SPLIT))
         unit = start + (tiles.walked + masked) / splits * key
         load = tiles.units * splits / chip.sm_count
         last = start + (tiles.longest + masked) / splits * key
@@ -167,6 +178,13 @@ class AttentionPrefill:
         fixed = (v["t0"] + v["t1"] * np.log2(batch)) * us
         out: Array = fixed + serial + norm_sum(work, streamed, v["p"])
         return out
+
+    def _copied(self, shapes: Shapes) -> Flags:
+        """Where FlashAttention-2 transposes the packed heads of single queries."""
+        several = (shapes["batch"] > 1) & (shapes["kv_heads"] > 1) & (self.kernel == "fa2")
+        packed = (shapes["q_len"] == 1) & (shapes["heads"] > shapes["kv_heads"])
+        copied: Flags = several & packed & (column(shapes, "window") == 0)
+        return copied
 
     def features(self, chip: Chip, shapes: Shapes) -> Array:
         """Sizes in log, what they mean for this chip, and flags of the kernels' known switches."""
@@ -183,6 +201,6 @@ class AttentionPrefill:
             np.maximum(fill, 0.0), np.minimum(fill, 0.0),
             np.maximum(held, 0.0), np.minimum(held, 0.0),
             1.0 * tiles.cut, 1.0 * (group == 1), 1.0 * (q_len == 1),
-            1.0 * (width == 192), 1.0 * (width > 256),
+            1.0 * (width == 192), 1.0 * (width > 256), 1.0 * self._copied(shapes),
         ]  # fmt: skip
         return np.stack(np.broadcast_arrays(*parts), axis=-1).reshape(-1, len(parts))

@@ -36,7 +36,9 @@ PARAMETERS = (
     Parameter("inter_passes", "-", 3, 0.05, 50, 0.8, "passes over inter/tp per pair"),
     Parameter("away", "-", 0.7, 0.01, 10, 1.0, "the same for pairs of other ranks, as a share"),
     Parameter("warm", "-", 0.3, 0.02, 1.5, 0.8, "share of L2 within which weights stay warm"),
-    Parameter("warm_rate", "-", 2.0, 1.0, 10, 0.5, "bandwidth of warm weights over device memory's"),
+    Parameter(
+        "warm_rate", "-", 2.0, 1.0, 10, 0.5, "bandwidth of warm weights over device memory's"
+    ),
 )
 
 
@@ -107,25 +109,32 @@ def _gemm(chip: Chip, v: Values, s: Shapes, width: Array, columns: Array, depth:
     memory = size * (1 - warm + warm / v["warm_rate"]) / (v["memory"] * chip.bandwidth)
     memory = memory * np.where(aligned, 1.0, v["misaligned_memory"])
     slow = np.where(aligned, 1.0, v["misaligned_compute"])
-    compute = [_tiles(chip, v, s, columns, depth, slow, bm, bn) for bm in TILE_ROWS for bn in TILE_COLUMNS]
+    compute = _soft_minimum(_tiles(chip, v, s, columns, depth) * slow)
     p = v["overlap"]
-    time: Array = (_soft_minimum(compute)**p + memory**p) ** (1 / p)
+    time: Array = (compute**p + memory**p) ** (1 / p)
     return time
 
 
-def _tiles(chip, v, s, columns, depth, slow, bm: int, bn: int) -> Array:
+def _tiles(chip: Chip, v: Values, s: Shapes, columns: Array, depth: Array) -> Array:
+    """(tiles, …) time of the tiles' arithmetic over the SMs, for each tile size."""
+    rank = max(np.ndim(columns), np.ndim(depth), *(np.ndim(s[f"tiles_{r}"]) for r in TILE_ROWS))
     sm = max(chip.sm_count, 1)
+    bm, bn = (np.reshape(c, (-1,) + (1,) * rank) for c in np.meshgrid(TILE_ROWS, TILE_COLUMNS))
+    count = np.stack([s[f"tiles_{r}"] for r in TILE_ROWS] * len(TILE_COLUMNS))
     rate = v["compute"] / (1 + v["half_rows"] / bm) * chip.peak / sm
-    load = (bn * s["weight_bytes"] + bm * np.minimum(s["weight_bytes"],2.)) / (v["block_rate"] * 64 * chip.clock_hz)
-    per_k = slow * np.maximum(2 * bm * bn / rate, load)
+    # a block alone on its SM moves operands only as fast as it can have loads in flight
+    wide = s["weight_bytes"]
+    load = (bn * wide + bm * np.minimum(wide, 2.0)) / (v["block_rate"] * 64 * chip.clock_hz)
+    per_k = np.maximum(2 * bm * bn / rate, load)
     hard = v["wave"] / (1 + v["wave"])
-    x = s[f"tiles_{bm}"] * np.ceil(columns / bn) / sm
+    x = count * np.ceil(columns / bn) / sm
     waves = np.maximum(1.0, hard * np.ceil(x) + (1 - hard) * x)
-    return waves * (v["prologue"] * US + depth * per_k)
+    time: Array = waves * (v["prologue"] * US + depth * per_k)
+    return time
 
 
-def _soft_minimum(times: list[Array]) -> Array:
-    stacked = np.stack(np.broadcast_arrays(*times))
-    least = stacked.min(axis=0)
-    soft: Array = least * ((stacked / least) ** -SOFTNESS).sum(axis=0) ** (-1 / SOFTNESS)
+def _soft_minimum(times: Array) -> Array:
+    """Soft minimum over the first axis: never above the least."""
+    least = times.min(axis=0)
+    soft: Array = least * ((times / least) ** -SOFTNESS).sum(axis=0) ** (-1 / SOFTNESS)
     return soft

@@ -9,9 +9,10 @@ tile doubles the error, no split adds half of it).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.kernels.forms.base import Chip, Parameter, Shapes, Values
 from perfmodel.kernels.forms.gemm_tiles import LIBRARIES, Tile
@@ -27,6 +28,8 @@ FALL = 4.0
 """How sharply the warm share falls once operands and result outgrow L2."""
 QUANTISE_CHUNK = 2048
 """Elements of a row that a block of vLLM's quantisation kernel takes at a time."""
+HOST_POWER = 8.0
+"""How sharply the host's time gives way to the device's."""
 BLOCK = 16384
 """Shapes evaluated at a time, so that the work arrays stay in cache."""
 
@@ -43,11 +46,18 @@ class GemmForm:
     quantises_input: bool = False
     """Whether the time contains the pass that quantises A from 16 bits (vLLM's measured rows do).
     A model's step prices that pass as an operator of its own: leave it out there."""
+    waits_for_host: bool = False
+    """Whether a call lasts at least as long as the host takes to launch it, as in the measured
+    block-wise FP8 rows (55 to 350 µs); a CUDA graph leaves that away."""
     library: str = "cublas"
     """Whose tiles: a name of `LIBRARIES`."""
     warm: bool = True
     """Whether operands that fit L2 are found there, as in a benchmark's loop; inside a model's
     step the weights are cold."""
+
+    def in_step(self) -> GemmForm:
+        """The same multiply inside a model's step: cold, launched by a graph, its input ready."""
+        return replace(self, warm=False, quantises_input=False, waits_for_host=False)
 
     @property
     def name(self) -> str:
@@ -56,8 +66,11 @@ class GemmForm:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The multiply's numbers, then those of the quantisation where it is part of the time."""
-        return MULTIPLY + QUANTISE if self.quantises_input else MULTIPLY
+        """The multiply's numbers, then those of the parts that the time contains."""
+        split = SPLIT if len(LIBRARIES[self.library].splits) > 1 else ()
+        quantise = QUANTISE if self.quantises_input else ()
+        host = HOST if self.waits_for_host else ()
+        return MULTIPLY + split + WARM * self.warm + quantise + host
 
     @property
     def regimes(self) -> tuple[str, ...]:
@@ -91,6 +104,10 @@ class GemmForm:
         best += values["start"] * US
         if self.quantises_input:
             best += quantise_seconds(chip, values, m, k)
+        if self.waits_for_host:
+            odd = np.where(m % 4 > 0, values["host_odd"], 0.0)
+            host = (values["host"] + odd) * US
+            np.power(best**HOST_POWER + host**HOST_POWER, 1 / HOST_POWER, out=best)
         return best
 
     def _compute(
@@ -133,7 +150,8 @@ class GemmForm:
         if not self.warm or chip.l2_bytes <= 0:
             return np.asarray(time)
         kept = 1 / (1 + ((read + write) / (values["l2_share"] * chip.l2_bytes)) ** FALL)
-        return time * (1 - kept * (1 - values["memory"] / values["l2_speed"]))
+        gain = values["l2_gain"]
+        return time * (1 - kept * gain / (1 + gain))
 
     def features(self, chip: Chip, shapes: Shapes) -> Array:
         """Logs of the sizes, tiles per SM, the tile's rows and their fill; 1 for a vector."""
@@ -141,9 +159,13 @@ class GemmForm:
         rows = self._tile_rows(m, n)
         load = np.ceil(m / 128) * np.ceil(n / 128) / chip.sm_count
         fill = np.log(np.ceil(m / rows) * rows / m)
-        vector = np.where(m <= 1, 1.0, 0.0)
         logs = [np.log(size) for size in (m, n, k, load, rows)]
-        return np.stack([*logs, fill, vector], axis=1)
+        return np.stack([*logs, fill, self._vector(m)], axis=1)
+
+    def _vector(self, m: Array) -> Array:
+        """1 where a library that picks freely may run a matrix-vector kernel, else 0."""
+        picks = LIBRARIES[self.library].picks
+        return np.where(m <= 1, 1.0, 0.0) if picks else np.zeros(m.shape)
 
     def _tile_rows(self, m: Array, n: Array) -> Array:
         """Rows of the tile (with its cluster) that a shape takes, or what 16 to 128 fit it."""
@@ -169,7 +191,7 @@ def _tiles(tile: Tile, m: Array, n: Array) -> Array:
     return np.asarray(rows * columns)
 
 
-def _taken(tile: Tile, m: Array, n: Array) -> Array:
+def _taken(tile: Tile, m: Array, n: Array) -> NDArray[np.bool_]:
     """Where the library takes ``tile``."""
     return (m > tile.m_over) & (m <= tile.m_to) & (n > tile.n_over) & (n <= tile.n_to)
 
@@ -178,7 +200,7 @@ def _waves(chip: Chip, values: Values, load: Array) -> Array:
     """Rounds of tiles, with ``load`` tiles for each SM: between ``load`` and its ceiling."""
     if chip.sm_count <= 1:
         return load
-    hard = values["wave"]
+    hard = values["wave"] / (1 + values["wave"])
     return np.maximum(1.0, hard * np.ceil(load) + (1 - hard) * load)
 
 
@@ -191,7 +213,8 @@ def _sizes(shapes: Shapes) -> tuple[Array, Array, Array]:
 def _norm(power: float, *terms: float) -> float:
     """A maximum with rounded corners."""
     top = max(terms)
-    return top * float(sum((term / top) ** power for term in terms)) ** (1 / power)
+    total = math.fsum((term / top) ** power for term in terms)
+    return top * math.pow(total, 1 / power)
 
 
 MULTIPLY = (
@@ -202,11 +225,19 @@ MULTIPLY = (
     Parameter("l2", "share", 0.8, 0.1, 3.0, 0.4, "of an SM's L2 port"),
     Parameter("step", "ns", 0.6, 0.03, 10, 0.8, "least time of a tile per 16-bit element of k"),
     Parameter("tile", "us", 0.8, 0.02, 20, 0.8, "prologue and epilogue of a 128×128 tile"),
-    Parameter("wave", "share", 0.3, 0.02, 1.0, 0.8, "how much a last, partial wave costs"),
+    Parameter("wave", "-", 0.4, 0.02, 30, 0.8, "hardness w: a share w/(1+w) of a last wave counts"),
     Parameter("overlap", "-", 2.0, 1.0, 10, 0.5, "power of the norm that joins compute and memory"),
-    Parameter("split", "us", 1.0, 0.05, 20, 0.8, "launch of the sum over splits"),
+)
+SPLIT = (Parameter("split", "us", 1.0, 0.05, 20, 0.8, "launch of the sum over splits"),)
+WARM = (
     Parameter("l2_share", "share", 0.4, 0.02, 2.0, 0.6, "of L2 that stays warm between calls"),
-    Parameter("l2_speed", "-", 2.0, 0.5, 8.0, 0.5, "bandwidth of warm reads over the device's"),
+    Parameter(
+        "l2_gain", "-", 0.5, 0.005, 8.0, 1.0, "how much faster warm bytes come than cold ones"
+    ),
+)
+HOST = (
+    Parameter("host", "us", 100, 5, 1000, 0.7, "least time of a call"),
+    Parameter("host_odd", "us", 10, 0.1, 500, 1.0, "more of it where m isn't a multiple of 4"),
 )
 QUANTISE = (
     Parameter("quantise_start", "us", 2.0, 0.1, 60, 0.7, "time of an empty quantisation"),

@@ -42,17 +42,21 @@ class Library:
     tiles: tuple[Tile, ...]
     splits: tuple[int, ...]
 
+    @property
+    def picks(self) -> bool:
+        """Whether the library chooses by speed, rather than by a rule of m and n."""
+        return all(tile.always for tile in self.tiles)
 
-CUBLAS = Library(
-    tiles=tuple(
-        Tile(rows, columns)
-        for rows, columns in (
-            (16, 64), (32, 64), (64, 64), (64, 128), (128, 64), (128, 128), (64, 256),
-            (128, 256), (256, 128),
-        )
-    ),
-    splits=(1, 2, 3, 4, 6, 8, 16, 32),
+
+ANY_SHAPE = tuple(
+    Tile(rows, columns)
+    for rows, columns in (
+        (16, 64), (32, 64), (64, 64), (64, 128), (128, 64), (128, 128), (64, 256), (128, 256),
+        (256, 128),
+    )
 )  # fmt: skip
+CUBLAS = Library(ANY_SHAPE, splits=(1, 2, 3, 4, 6, 8, 16, 32))
+UNSPLIT = Library(ANY_SHAPE, splits=(1,))
 VLLM_SM90 = Library(
     tiles=(
         Tile(16, 64, m_to=16),
@@ -90,6 +94,7 @@ VLLM_SM89 = Library(
 )
 LIBRARIES = {
     "cublas": CUBLAS,
+    "unsplit": UNSPLIT,
     "vllm-sm89": VLLM_SM89,
     "vllm-sm90": VLLM_SM90,
     "vllm-sm100": VLLM_SM100,

@@ -11,6 +11,7 @@ Shapes: ``batch``, ``heads`` (per GPU), ``kv_len`` or ``q_len`` with optional ``
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -25,11 +26,20 @@ ABSORBED = 2 * (LATENT + ROPE) + 2 * LATENT
 """FLOPs of a head's (query, key) pair in the latent space."""
 EXPANDED = 2 * (192 + 128)
 """FLOPs of a head's pair of expanded heads."""
-ROWS = 64
 BLOCK = 64
 SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
+CAPTURED = 512
+"""Sequences of a captured graph, for which FlashAttention-3 reserves splits and merges them."""
 HIDE = 8.0
 """How sharply the floor hands over to the device's time: nearly a maximum."""
+
+Kernel = Literal["flash_attn", "flashmla", "triton"]
+ROWS: dict[Kernel, int] = {"flash_attn": 64, "flashmla": 64, "triton": 16}
+"""Heads times new tokens of a tile."""
+FIXED_SPLITS: dict[Kernel, int] = {"triton": 4}
+"""vLLM's Triton kernel splits every context into four."""
+ABSORBED_UNTIL: dict[Kernel, int] = {"flash_attn": 512, "flashmla": 128, "triton": 1}
+"""New tokens per sequence up to which vLLM runs a prefill as absorbed decode."""
 
 FLOOR = Parameter("t0", "us", 150.0, 1.0, 800.0, 0.7, "floor of a call, which hides short kernels")
 DECODE = (
@@ -41,55 +51,33 @@ DECODE = (
     Parameter("w", "-", 0.5, 0.02, 50.0, 1.0, "hardness of waves: 0 smooth"),
     Parameter("p", "-", 3.0, 1.0, 8.0, 0.5, "overlap of tiles and memory: 1 none"),
     Parameter("ts", "us", 3.0, 0.05, 50.0, 0.8, "merging the splits"),
+    Parameter("tm", "us", 0.1, 0.001, 3.0, 1.0, "per sequence of 128 heads: reserved splits"),
 )
 PREFILL = (
     FLOOR,
     Parameter("td", "us", 20.0, 0.5, 400.0, 0.8, "device time beside the tiles"),
     Parameter("ec", "share", 0.6, 0.05, 1.0, 0.4, "of peak, multiplying expanded heads"),
     Parameter("ea", "share", 0.5, 0.02, 1.0, 0.5, "of peak, multiplying absorbed heads"),
-    Parameter("tp", "us", 3.0, 0.05, 100.0, 0.8, "start and end of a tile"),
+    Parameter("tp", "us", 3.0, 0.05, 100.0, 0.8, "start and end of a tile of expanded heads"),
+    Parameter("ta", "us", 10.0, 0.05, 100.0, 0.8, "start and end of an absorbed tile"),
     Parameter("cx", "-", 2.0, 0.05, 40.0, 0.8, "passes over expanded keys and values"),
     Parameter("w", "-", 0.5, 0.02, 50.0, 1.0, "hardness of waves: 0 smooth"),
 )
-
-
-def _absorbed_seconds(chip: Chip, v: Values, heads: Array, q_len: Array, tail: Absorbed) -> Array:
-    """Best split of an absorbed call, without fixed times."""
-    rows = heads * q_len
-    tiles = tail.batch * np.ceil(rows / ROWS)
-    rate = v["ec"] * chip.peak / chip.sm_count
-    key = ROWS * ABSORBED / rate
-    best = None
-    for split in SPLITS:
-        walked = BLOCK * np.ceil(tail.keys / (BLOCK * split))
-        unit = v["tp"] * MICROSECOND + walked * key
-        time = norm_sum(waves(tiles * split / chip.sm_count, v["w"]) * unit, tail.memory_s, v["p"])
-        if split > 1:
-            time = np.where(split * BLOCK <= tail.keys, time + v["ts"] * MICROSECOND, np.inf)
-        best = time if best is None else np.minimum(best, time)
-    return np.asarray(best)
-
-
-@dataclass(frozen=True, slots=True)
-class Absorbed:
-    """Keys that each tile walks, and the time to bring them in."""
-
-    batch: Array
-    keys: Array
-    memory_s: Array
 
 
 @dataclass(frozen=True, slots=True)
 class MlaDecode:
     """Absorbed decode; ``hosted`` keeps the measured floor of calls launched one by one."""
 
+    kernel: Kernel = "flash_attn"
     hosted: bool = True
     name: str = "mla-decode"
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """8 numbers."""
-        return DECODE
+        """9 numbers; the last only where splits are reserved, the one before where they vary."""
+        kept = len(DECODE) - {"flash_attn": 0, "flashmla": 1, "triton": 2}[self.kernel]
+        return DECODE[:kept]
 
     @property
     def regimes(self) -> tuple[str, ...]:
@@ -105,41 +93,55 @@ class MlaDecode:
 
     def seconds(self, chip: Chip, values: Values, shapes: Shapes) -> Array:
         """Time of one call, broadcast over the shapes."""
+        v, us = values, MICROSECOND
         batch, keys, heads = shapes["batch"], shapes["kv_len"], shapes["heads"]
-        q_len = column(shapes, "q_len", 1.0)
+        rows = heads * column(shapes, "q_len", 1.0)
         latents = batch * keys * (LATENT + ROPE) * column(shapes, "kv_bytes", 2.0)
-        rows = 2 * batch * heads * q_len * (2 * LATENT + ROPE)
-        memory = (latents + rows) / (values["em"] * chip.bandwidth)
-        device = _absorbed_seconds(chip, values, heads, q_len, Absorbed(batch, keys, memory))
-        device = device + values["td"] * MICROSECOND
+        queries = 2 * batch * rows * (2 * LATENT + ROPE)
+        memory = (latents + queries) / (v["em"] * chip.bandwidth)
+        tiles = batch * np.ceil(rows / ROWS[self.kernel])
+        key = ROWS[self.kernel] * ABSORBED / (v["ec"] * chip.peak / chip.sm_count)
+        fixed = FIXED_SPLITS.get(self.kernel)
+        best = None
+        for split in SPLITS if fixed is None else (fixed,):
+            walked = BLOCK * np.ceil(keys / (BLOCK * split))
+            load = tiles * split / chip.sm_count
+            time = norm_sum(waves(load, v["w"]) * (v["tp"] * us + walked * key), memory, v["p"])
+            if split > 1 and fixed is None:
+                time = np.where(split * BLOCK <= keys, time + v["ts"] * us, np.inf)
+            best = time if best is None else np.minimum(best, time)
+        device = np.asarray(best) + v["td"] * us
+        if self.kernel == "flash_attn":
+            reserved = np.where(batch <= CAPTURED, batch * heads / 128, 0.0)
+            device = device + v["tm"] * us * reserved
         return _floored(device, values, self.hosted)
 
     def features(self, chip: Chip, shapes: Shapes) -> Array:
         """Sizes in log, and the load of the chip."""
         batch, keys, heads = shapes["batch"], shapes["kv_len"], shapes["heads"]
         rows = heads * column(shapes, "q_len", 1.0)
-        fill = np.log(batch * np.ceil(rows / ROWS) / chip.sm_count)
+        fill = np.log(batch * np.ceil(rows / ROWS[self.kernel]) / chip.sm_count)
         work = np.log(batch * keys * rows * ABSORBED / chip.peak / 1e-4)
         bytes_read = batch * keys * (LATENT + ROPE) * column(shapes, "kv_bytes", 2.0)
         read = np.log(bytes_read / chip.bandwidth / 1e-4)
         parts = [
             np.log(batch), np.log(keys), np.log(rows), np.maximum(fill, 0.0),
-            np.maximum(work, -2.0), np.maximum(read, -2.0),
+            np.maximum(work, -2.0), np.maximum(read, -2.0), 1.0 * (batch > CAPTURED),
         ]  # fmt: skip
         return np.stack(np.broadcast_arrays(*parts), axis=-1).reshape(-1, len(parts))
 
 
 @dataclass(frozen=True, slots=True)
 class MlaPrefill:
-    """Prefill with expanded heads; up to ``absorbed_until`` new tokens per sequence absorbed."""
+    """Prefill with expanded heads, or, for few new tokens per sequence, absorbed."""
 
-    absorbed_until: int = 0
+    kernel: Kernel = "flash_attn"
     hosted: bool = True
     name: str = "mla-prefill"
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """7 numbers."""
+        """8 numbers."""
         return PREFILL
 
     @property
@@ -158,7 +160,7 @@ class MlaPrefill:
         return np.asarray(shapes["batch"] * pairs)
 
     def _absorbed(self, shapes: Shapes) -> Flags:
-        absorbed: Flags = shapes["q_len"] <= max(self.absorbed_until, 1)
+        absorbed: Flags = shapes["q_len"] <= ABSORBED_UNTIL[self.kernel]
         return absorbed
 
     def seconds(self, chip: Chip, values: Values, shapes: Shapes) -> Array:
@@ -172,7 +174,7 @@ class MlaPrefill:
         # The triangle is walked in blocks: half a tile of keys more than the pairs.
         walked = mean_keys + np.where(absorbed, np.minimum(q_len, 64), np.minimum(q_len, 128)) / 2
         key = per_row * chip.sm_count / chip.peak
-        unit = v["tp"] * us + walked * key
+        unit = np.where(absorbed, v["ta"], v["tp"]) * us + walked * key
         work = waves(batch * units / chip.sm_count, v["w"]) * unit
         total = column(shapes, "prefix_len") + q_len
         latents = batch * total * (LATENT + ROPE) * column(shapes, "kv_bytes", 2.0)

@@ -1,0 +1,1 @@
+"""Compare the model with published latencies of static batches, source by source."""

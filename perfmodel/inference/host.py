@@ -1,0 +1,39 @@
+"""Time that the engine's host adds to a step beside the kernels on the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfmodel.operators.quantity import Quantity, maximum
+from perfmodel.specs.engine_timing import Host
+from perfmodel.units import MICROSECOND
+
+HOST_ROW = "engine.host"
+"""The name of the host's row among a phase's operators."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostTime:
+    """The host's part in each step of a phase."""
+
+    host: Host
+    engine: str
+    layers: int
+    sequences: Quantity
+
+    @property
+    def serial_s(self) -> Quantity:
+        """What no kernel overlaps."""
+        h = self.host
+        fixed = h.step_us + h.layer_us * self.layers
+        return MICROSECOND * h.speed * (fixed + h.sequence_us * self.sequences)
+
+    @property
+    def floor_s(self) -> float:
+        """The shortest step."""
+        h = self.host
+        return MICROSECOND * h.speed * (h.floor_us + h.floor_layer_us * self.layers)
+
+    def added_s(self, kernels_s: Quantity) -> Quantity:
+        """Seconds beside ``kernels_s``: the step takes max(kernels + serial, floor)."""
+        return maximum(self.serial_s, self.floor_s - kernels_s)

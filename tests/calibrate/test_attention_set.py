@@ -1,0 +1,70 @@
+"""Sets of attention from measured tables: what they reach on rows they didn't see."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from calibrate.design import represent
+from calibrate.sets.attention import calibrate_attention, form_for, rows_of
+from perfmodel.specs.hardware import load_hardware
+from tests.data import REASON, data_dir
+
+
+def measured(family, gpu="h100-sxm", kv_dtype="bfloat16"):
+    folder = data_dir()
+    if folder is None:
+        pytest.skip(REASON)
+    table = pd.read_parquet(folder / "measurements" / f"{family}.parquet")
+    return table[(table["gpu"] == gpu) & (table["kv_dtype"] == kv_dtype)]
+
+
+@pytest.mark.parametrize(
+    ("family", "median", "p90"),
+    [("attention_decode", 3.0, 10.0), ("attention_prefill", 4.5, 13.5)],
+)
+def test_unseen_calls_of_an_h100_are_predicted(family, median, p90):
+    fitted, scores = calibrate_attention(family, measured(family), load_hardware("h100-sxm"))
+    assert len(fitted.used) <= 300
+    everything = scores["all"]
+    assert everything.rows > 8000
+    assert everything.median < median
+    assert everything.p90 < p90
+    assert abs(everything.bias) < 1
+    assert 86 <= everything.coverage <= 95
+    assert not fitted.fitted.at_bound
+
+
+def test_a_cold_call_takes_no_less_than_a_repeated_one():
+    table = measured("attention_decode").head(1500)
+    fitted, _ = calibrate_attention("attention_decode", table, load_hardware("h100-sxm"), folds=0)
+    shapes, _ = rows_of(table)
+    warm, _, _ = fitted.predict(shapes)
+    cold, _, _ = fitted.predict(shapes, form=form_for("attention_decode", "fa3", cold=True))
+    assert (cold >= warm * (1 - 1e-9)).all()
+    assert np.max(cold / warm) > 1.2
+
+
+def test_repeated_keys_count_once_at_their_median():
+    table = pd.DataFrame(
+        {
+            "gpu": "g", "kv_dtype": "fp8", "batch": [1, 1, 1, 2], "kv_len": 5, "heads": 1,
+            "kv_heads": 1, "head_dim": 64, "window": 0, "latency_us": [1.0, 2.0, 9.0, 4.0],
+        }
+    )  # fmt: skip
+    shapes, seconds = rows_of(table)
+    assert seconds.tolist() == pytest.approx([2e-6, 4e-6])
+    assert shapes["batch"].tolist() == [1, 2]
+    assert shapes["kv_bytes"].tolist() == [1, 1]
+    with pytest.raises(ValueError, match="one kv_dtype"):
+        rows_of(pd.concat([table, table.assign(kv_dtype="bfloat16")]))
+
+
+def test_rows_that_represent_are_more_where_there_are_more():
+    rng = np.random.default_rng(0)
+    features = np.concatenate([rng.normal(size=(900, 2)), 8 + rng.normal(size=(100, 2))])
+    picked = represent(features, 50)
+    assert len(picked) <= 50
+    assert len(set(picked)) == len(picked)
+    assert 2 <= (picked >= 900).sum() <= 15
+    assert (represent(features, 50) == picked).all()
+    assert (represent(features[:40], 50) == np.arange(40)).all()
