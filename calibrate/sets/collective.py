@@ -143,12 +143,24 @@ def _unseen(shapes: Shapes, used: Indices) -> Indices:
     return np.flatnonzero(~np.isin(keys, keys[used]))
 
 
-def _left_out(form: CollectiveForm, chip: Chip, shapes: Shapes, measured: Array, seed: int) -> Array:
-    """log(measured / predicted) (n,) of each row by parameters fitted without it."""
-    part = np.random.default_rng(seed).permutation(len(measured)) % FOLDS
+def _left_out(
+    form: CollectiveForm, chip: Chip, shapes: Shapes, measured: Array, seed: int
+) -> Array:
+    """log(measured / predicted) (n,) of each row by parameters fitted without it.
+
+    The least and the largest message of each group stay in every fit, since predictions lie
+    between them; their own residuals count as they are.
+    """
+    inner = np.ones(len(measured), dtype=bool)
+    for ranks in np.unique(shapes["ranks"]):
+        here = np.flatnonzero(shapes["ranks"] == ranks)
+        order = here[np.argsort(shapes["message_bytes"][here])]
+        inner[[order[0], order[-1]]] = False
+    part = np.where(inner, np.random.default_rng(seed).permutation(len(measured)) % FOLDS, -1)
     left = np.empty(len(measured))
-    for fold in range(FOLDS):
-        kept, out = np.flatnonzero(part != fold), np.flatnonzero(part == fold)
+    for fold in range(-1, FOLDS):
+        out = np.flatnonzero(part == fold)
+        kept = np.flatnonzero(part != fold) if fold >= 0 else np.arange(len(measured))
         values = fit_form(form, chip, take(shapes, kept), measured[kept], starts=1).values
         left[out] = np.log(measured[out] / form.seconds(chip, values, take(shapes, out)))
     return left

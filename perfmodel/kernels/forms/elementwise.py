@@ -14,7 +14,15 @@ SMALL = 256 * KIB
 PARAMETERS = (
     Parameter("start", "us", 3, 0.05, 200, 0.8, "from start to end of a kernel without work"),
     Parameter("memory", "share", 0.8, 0.05, 1.5, 0.3, "device bandwidth that large sizes reach"),
-    Parameter("half_kib", "KiB", 500, 1, 100_000, 1.2, "bytes' worth of time that ramping up costs at most"),
+    Parameter(
+        "half_kib",
+        "KiB",
+        500,
+        1,
+        100_000,
+        1.2,
+        "bytes' worth of time that ramping up costs at most",
+    ),
 )
 
 
