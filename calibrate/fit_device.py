@@ -12,6 +12,9 @@ import pandas as pd
 from calibrate.calibrated import CalibratedSet
 from calibrate.score import Score
 from calibrate.sets.attention import calibrate_attention
+from calibrate.sets.collective import calibrate_collectives
+from calibrate.sets.experts import FORMATS as EXPERT_FORMATS
+from calibrate.sets.experts import calibrate_experts
 from calibrate.sets.gemm import calibrate_gemm
 from calibrate.write import FittedSet
 from perfmodel.errors import InputError
@@ -19,6 +22,7 @@ from perfmodel.kernels.calibration_file import form_facts
 from perfmodel.kernels.forms.gemm_stack import FORMATS
 from perfmodel.specs.hardware import Hardware
 
+COLLECTIVE_ROWS = 24
 ROWS = 300
 """Rows per family, format and device that a fit uses at most."""
 SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
@@ -82,12 +86,39 @@ def attention_sets(family: Any) -> Callable[[pd.DataFrame, Hardware, int], Itera
     return sets
 
 
+def expert_sets(table: pd.DataFrame, hardware: Hardware, rows: int) -> Iterator[Named]:
+    """One set per number format and kernel; the kernel with the most rows bears the plain name."""
+    for dtype, part in table.groupby("dtype"):
+        made = sorted(
+            calibrate_experts(part, hardware, rows), key=lambda s: -len(s.calibrated.used)
+        )
+        for number, one in enumerate(made):
+            suffix = f".{one.kernel}" if number else ""
+            arithmetic = EXPERT_FORMATS[str(dtype)].arithmetic
+            yield Named(
+                f"experts.{short(str(dtype))}{suffix}",
+                _fitted(one.calibrated, one.scores, arithmetic, one.kernel),
+            )
+
+
+def collective_sets(table: pd.DataFrame, hardware: Hardware, rows: int) -> Iterator[Named]:
+    """One set per operation, on at most 24 rows of each."""
+    kernels = " ".join(sorted(table["kernel"].astype(str).unique()))
+    for made in calibrate_collectives(table, hardware, min(rows, COLLECTIVE_ROWS)):
+        yield Named(
+            f"collective.{made.operation}",
+            _fitted(made.calibrated, made.scores, "none", kernels),
+        )
+
+
 FAMILIES: dict[str, Callable[[pd.DataFrame, Hardware, int], Iterator[Named]]] = {
     "gemm": gemm_sets,
     "attention_decode": attention_sets("attention_decode"),
     "attention_prefill": attention_sets("attention_prefill"),
     "mla_decode": attention_sets("mla_decode"),
     "mla_prefill": attention_sets("mla_prefill"),
+    "moe": expert_sets,
+    "collective": collective_sets,
 }
 """What fits a family's rows of one device."""
 
@@ -118,10 +149,9 @@ def fit_tables(
 
 def read_folder(folder: Path) -> dict[str, pd.DataFrame]:
     """The measured tables of a folder by family, from ``<family>.parquet`` files."""
-    names = {"experts": "moe"}
     tables = {}
-    for family in [*FAMILIES]:
-        path = folder / f"{names.get(family, family)}.parquet"
+    for family in FAMILIES:
+        path = folder / f"{family}.parquet"
         if path.exists():
             tables[family] = pd.read_parquet(path)
     return tables

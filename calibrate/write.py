@@ -92,8 +92,8 @@ def set_record(fitted: FittedSet) -> dict[str, Any]:
             name: {"low": rounded(i.low), "high": rounded(i.high), "rows": i.rows}
             for name, i in c.intervals.items()
         },
-        "box_low": _numbers(c.box_low),
-        "box_high": _numbers(c.box_high),
+        "box_low": _numbers(c.low),
+        "box_high": _numbers(c.high),
         "errors": {name: _score(score) for name, score in fitted.scores.items() if score.rows},
         "residual": _residual(c),
     }

@@ -35,7 +35,10 @@ FORMS: dict[str, type[Any]] = {
     "mla-decode": MlaDecode,
     "mla-prefill": MlaPrefill,
     "experts-tiles": ExpertsForm,
-    "collective": CollectiveForm,
+    "collective-all_reduce": CollectiveForm,
+    "collective-all_gather": CollectiveForm,
+    "collective-reduce_scatter": CollectiveForm,
+    "collective-all_to_all": CollectiveForm,
 }
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -146,7 +149,9 @@ def decode(text: str, shape: tuple[int, ...]) -> Array:
 
 def form_facts(form: Form) -> dict[str, Any]:
     """The facts of a form that aren't defaults of its record."""
-    named = [f.name for f in fields(form) if f.name != "name"] if is_dataclass(form) else []
+    named: list[str] = (
+        [f.name for f in fields(form) if f.name != "name"] if is_dataclass(form) else []
+    )
     return {name: getattr(form, name) for name in named}
 
 

@@ -5,21 +5,16 @@ Inside a model's step weights and keys come from device memory: forms are evalua
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from perfmodel.kernels.forms.base import Form
+from perfmodel.kernels.forms.base import Form, Shapes
+from perfmodel.kernels.forms.routing import UNIFORM, with_load
 from perfmodel.operators.quantity import Quantity, maximum
 from perfmodel.operators.record import Attention, Collective, Gemm, GroupedGemm, Operator
 from perfmodel.specs.formats import FORMATS
 
 WIDE = {"bf16", "fp16", "fp32"}
-COLLECTIVES = {
-    "all_reduce": "all_reduce",
-    "all_gather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "all_to_all": "alltoall",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +29,8 @@ class Request:
     """Facts of the form that differ from those it was fitted with."""
     corrected: bool = True
     """Whether the learned correction applies: it doesn't to formats it wasn't learned on."""
+    prepare: Callable[[Shapes], Shapes] | None = None
+    """What completes the shapes once they are arrays of one length."""
 
 
 def variant(form: Form, changes: Mapping[str, object] | None) -> Form:
@@ -99,24 +96,24 @@ def experts_request(op: GroupedGemm) -> Request:
         "inter": layer.width,
         "topk": layer.top_k,
         "experts": layer.experts,
+        "weight_bytes": _stored_bytes(op.weight_format),
         "moe_tp": layer.tp,
         "moe_ep": layer.ep,
-        "weight_bytes": _stored_bytes(op.weight_format),
         "gated": float(layer.gated),
+        "routing": UNIFORM,
     }
     whole = layer.hidden * layer.width * (3 if layer.gated else 2) / layer.tp
-    return Request(f"experts.{name}", shapes, share=op.n * op.k / whole)
+    return Request(
+        f"experts.{name}", shapes, op.n * op.k / whole, {"cold": True}, prepare=with_load
+    )
 
 
 def collective_request(op: Collective) -> Request | None:
     """Exchanges that were measured; hand-overs between stages weren't."""
-    if op.kind not in COLLECTIVES:
+    if op.kind == "send_recv":
         return None
-    shapes: dict[str, Quantity] = {
-        "message_bytes": maximum(op.message_bytes, 1),
-        "num_gpus": op.ranks,
-    }
-    return Request(f"collective.{COLLECTIVES[op.kind]}", shapes)
+    shapes = {"message_bytes": maximum(op.message_bytes, 1), "ranks": op.ranks}
+    return Request(f"collective.{op.kind}", shapes)
 
 
 def request_of(op: Operator) -> Request | None:

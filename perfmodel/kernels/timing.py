@@ -15,7 +15,7 @@ from perfmodel.errors import InputError
 from perfmodel.kernels.calibration import Calibration
 from perfmodel.kernels.calibration_file import LoadedSet
 from perfmodel.kernels.choice import TRANSFER_WIDENS, Choice
-from perfmodel.kernels.forms.base import Chip
+from perfmodel.kernels.forms.base import Chip, Shapes
 from perfmodel.kernels.requests import Request, request_of, variant
 from perfmodel.operators.quantity import Quantity, as_quantity, maximum, where
 from perfmodel.operators.record import Collective, Elementwise, Operator
@@ -110,11 +110,12 @@ class DeviceModel:
         """The device's constants for forms that compute in ``arithmetic``."""
         h = self.hardware
         return Chip(
-            peak=self.peak(arithmetic),
+            peak=1.0 if arithmetic == "none" else self.peak(arithmetic),
             bandwidth=h.memory_bandwidth,
-            sm_count=h.sm_count or 1,
+            # Per-unit terms need the clock too: without it the device counts as one unit.
+            sm_count=(h.sm_count or 1) if h.clock_hz else 1,
             clock_hz=h.clock_hz or 1e9,
-            l2_bytes=h.l2_bytes or 1.0,
+            l2_bytes=h.l2_bytes or 0.0,
             link=link,
         )
 
@@ -135,7 +136,7 @@ class DeviceModel:
             if not inside or operator.ranks < 2:
                 return None
         found = sets[request.set_name]
-        if self.hardware.peak(found.arithmetic) is None:
+        if found.arithmetic != "none" and self.hardware.peak(found.arithmetic) is None:
             return None
         return self._predict(operator, request, found, link)
 
@@ -145,7 +146,9 @@ class DeviceModel:
         names, sizes = list(request.shapes), list(request.shapes.values())
         arrays = np.broadcast_arrays(*(np.asarray(size, dtype=np.float64) for size in sizes))
         shape = arrays[0].shape
-        flat = {name: array.ravel() for name, array in zip(names, arrays, strict=True)}
+        flat: Shapes = {name: array.ravel() for name, array in zip(names, arrays, strict=True)}
+        if request.prepare is not None:
+            flat = request.prepare(flat)
         ends = found.kernels.predict(
             self.chip(found.arithmetic, link),
             flat,

@@ -140,7 +140,7 @@ def device(name, **kernels):
 
 GEMV = Gemm(name="g", m=1, n=4096, k=4096, weight_bytes=4096 * 4096 * 0.52)
 DECODE = Attention(
-    name="a", phase="decode", sequences=4, queries=1, keys=4096, pairs=4096, heads=32,
+    name="a", phase="decode", sequences=4, queries=1, keys=4096, pairs=4096, context=4096, heads=32,
     kv_heads=1, qk_dim=128, value_dim=128, key_bytes=512.0,
 )  # fmt: skip
 
