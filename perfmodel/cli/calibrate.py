@@ -38,7 +38,9 @@ def group() -> None:
 
 @app.command("run")
 def run(  # noqa: PLR0913, PLR0917  (each is a flag)
-    out: Annotated[Path, typer.Option("--out", help="Folder of the rows; resumed if it has any.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the rows; resumed if it has any.")
+    ] = Path("measured"),
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, …")] = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="About 100 shapes (the default).")] = False,
     standard: Annotated[bool, typer.Option("--standard", help="About 300 shapes.")] = False,
