@@ -6,11 +6,12 @@ included, not with the cold one that a model's step takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from calibrate.schema import TIME, Family, Indices, Mask
 from calibrate.score import Score, score
@@ -26,6 +27,8 @@ from perfmodel.errors import InputError
 from perfmodel.kernels.calibration import Calibration, load_calibration
 from perfmodel.kernels.calibration_file import LoadedSet
 from perfmodel.kernels.choice import TRANSFER_WIDENS, Choice
+from perfmodel.kernels.forms.base import Chip, Shapes
+from perfmodel.kernels.forms.gemm_stack import block_kernel
 from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.quantity import Array
 from perfmodel.specs.hardware import Hardware
@@ -182,44 +185,62 @@ def _of_format(
     family: Family, rows: pd.DataFrame, here: Indices, wanted: str, model: DeviceModel,
     choice: Choice | None,
 ) -> Iterator[Piece]:  # fmt: skip
-    found = _find(wanted, model.hardware, choice)
-    if choice is None or found is None:
-        yield from _by_roof(family, rows.iloc[here], here, model)
-        return
-    if family != "collective":
-        ends = _by_set(family, rows.iloc[here], found, model, choice)
-        yield here, ends, choice.label
-        return
-    for ranks in sorted(rows["num_gpus"].iloc[here].unique()):
-        mine = here[(rows["num_gpus"].iloc[here] == ranks).to_numpy()]
-        link, inside = model.wire_rate(int(ranks))
-        if inside and ranks > 1:
-            ends = _by_set(family, rows.iloc[mine], found, model, choice, link)
+    """By the set of each row's kernel, and within collectives for each number of GPUs."""
+    sets = {} if choice is None else choice.calibrated.sets
+    names = sets_of(wanted, rows.iloc[here], model.hardware, sets)
+    groups = rows["num_gpus"].to_numpy() if family == "collective" else np.zeros(len(rows))
+    for name in dict.fromkeys(names):
+        for ranks in np.unique(groups[here]):
+            mine = here[(names == name) & (groups[here] == ranks)]
+            chip = _chip(family, sets.get(name), model, int(ranks))
+            if len(mine) == 0:
+                continue
+            if choice is None or chip is None:
+                yield from _by_roof(family, rows.iloc[mine], mine, model)
+                continue
+            ends = _by_set(sets[name], chip, shapes_of(family, rows.iloc[mine]), choice)
             yield mine, ends, choice.label
-        else:
-            yield from _by_roof(family, rows.iloc[mine], mine, model)
 
 
-def _find(wanted: str, hardware: Hardware, choice: Choice | None) -> LoadedSet | None:
-    """The set called ``wanted``, if the device has the arithmetic that it was fitted with.
+def sets_of(
+    wanted: str, rows: pd.DataFrame, hardware: Hardware, sets: Mapping[str, LoadedSet]
+) -> NDArray[np.str_]:
+    """The set's name for each row (n,); empty where there is none.
 
+    A format may have a set for each kernel (``gemm.fp8_block.deepgemm``): the one that the row's
+    kernel names, else the one that the library would take, else the set for all or the first.
     An MLA prefill multiplies in 16 bits whatever the cache: one set serves both.
     """
-    if choice is None:
+    by_kernel = {name.removeprefix(f"{wanted}."): name for name in sets
+                 if name.startswith(f"{wanted}.")}  # fmt: skip
+    plain = wanted if wanted in sets else next(iter(by_kernel.values()), "")
+    if not plain and wanted.startswith("mla_prefill.") and "mla_prefill.bf16" in sets:
+        plain = "mla_prefill.bf16"
+    out = np.full(len(rows), plain, dtype=object)
+    if by_kernel and wanted == "gemm.fp8_block":
+        taken = block_kernel(hardware, shapes_of("gemm", rows))
+        out = np.asarray([by_kernel.get(kernel, plain) for kernel in taken], dtype=object)
+    labels = rows["kernel"].str.lower().to_numpy()
+    # The longest last: a name may be part of another.
+    for kernel in sorted(by_kernel, key=len):
+        out[[kernel.lower() in label for label in labels]] = by_kernel[kernel]
+    return out.astype(np.str_)
+
+
+def _chip(family: Family, found: LoadedSet | None, model: DeviceModel, ranks: int) -> Chip | None:
+    """The device's constants for a set; None where it can't be used on the device."""
+    if found is None:
         return None
-    sets = choice.calibrated.sets
-    found = sets.get(wanted)
-    if found is None and wanted.startswith("mla_prefill."):
-        found = sets.get("mla_prefill.bf16")
-    return found if found and hardware.peak(found.arithmetic) is not None else None
+    if family == "collective":
+        link, inside = model.wire_rate(ranks)
+        memory = model.hardware.memory_bandwidth
+        return Chip(1.0, memory, 1, 1e9, 1.0, link) if inside and ranks > 1 else None
+    known = model.hardware.peak(found.arithmetic) is not None
+    return model.chip(found.arithmetic) if known else None
 
 
-def _by_set(
-    family: Family, rows: pd.DataFrame, found: LoadedSet, model: DeviceModel, choice: Choice,
-    link: float = 0.0,
-) -> Ends:  # fmt: skip
-    chip = model.chip(found.arithmetic, link)
-    time, low, high = found.kernels.predict(chip, shapes_of(family, rows))
+def _by_set(found: LoadedSet, chip: Chip, shapes: Shapes, choice: Choice) -> Ends:
+    time, low, high = found.kernels.predict(chip, shapes)
     if choice.origin == "transferred":
         low = time * (low / time) ** TRANSFER_WIDENS
         high = time * (high / time) ** TRANSFER_WIDENS
