@@ -41,10 +41,10 @@ class FamilyCases(Spec):
     """The cases of one family: ``count`` drawn over ``axes``, and those of ``also``."""
 
     count: Whole = 0
-    axes: dict[str, Axis] = {}
+    axes: dict[str, Axis] = Field(default_factory=dict)
     also: tuple[dict[str, int | str], ...] = ()
     """Cases written out; columns that they leave away come from ``fixed``."""
-    fixed: dict[str, int | str] = {}
+    fixed: dict[str, int | str] = Field(default_factory=dict)
     max_call_s: Positive | None = None
     """Shapes whose estimated call is longer aren't drawn (default: the file's)."""
 
@@ -55,6 +55,8 @@ class Assumed(Spec):
     tflops: dict[str, Positive]
     gb_s: Positive
     call_us: Positive
+    case_s: Positive
+    """Python, allocation, first calls, a graph's capture: what a case takes beside its samples."""
 
 
 class CasesFile(Spec):

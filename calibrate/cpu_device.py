@@ -77,9 +77,15 @@ class CpuDevice:
         """Nothing to wait for: torch's CPU calls return when they are done."""
 
     def timer(self, call: Any, *, host: bool, graph: bool, flush: bool) -> ClockTimer:
-        """A timer by the monotonic clock; the host is the device, and there are no graphs."""
+        """A timer by the monotonic clock; the host is the device, and there are no graphs.
+
+        With ``host`` the calling thread may sleep for a peer's sake: only a wait for a core is
+        then a disturbance, not every moment off it.
+        """
         before = self._evict if flush else None
-        return ClockTimer(call, before, waited=waited_seconds, serial=self.units == 1)
+        if self.units == 1 and not host:
+            return ClockTimer(call, before, cpu=time.thread_time)
+        return ClockTimer(call, before, waited=waited_seconds)
 
     def _evict(self) -> None:
         if self._flush is None:
@@ -108,10 +114,20 @@ class ClockTimer:
         clock: Callable[[], float] = time.perf_counter,
         resolution_s: float | None = None,
         waited: Callable[[], float] = lambda: 0.0,
-        serial: bool = False,
+        cpu: Callable[[], float] | None = None,
     ) -> None:
+        """Time ``call``; a wait for cores shows in ``waited``, or in ``cpu`` if it is one thread.
+
+        Args:
+            call: runs the kernel on the ``i``-th inputs.
+            before: called ahead of each sample, untimed.
+            clock: seconds of the wall.
+            resolution_s: the clock's smallest step; the system's if not given.
+            waited: seconds that threads have waited for cores so far.
+            cpu: seconds that the only thread has run so far.
+        """
         self._call, self._before, self._clock = call, before, clock
-        self._waited, self._serial = waited, serial
+        self._waited, self._cpu = waited, cpu
         stated = time.get_clock_info("perf_counter").resolution
         self.resolution_s = max(stated, 1e-7) if resolution_s is None else resolution_s
         self._repeats, self._next = 1, 0
@@ -124,16 +140,23 @@ class ClockTimer:
         """Time ``repeats`` calls, each on the next set of inputs."""
         if self._before is not None:
             self._before()
-        call, first = self._call, self._next
-        self._next = last = first + self._repeats
         # Whoever waits for the core gets it now, rather than in the middle of the sample.
         os.sched_yield()
+        if self._cpu is not None:
+            ran = self._cpu()
+            seconds = self._run()
+            return Sample(seconds, max(0.0, seconds - (self._cpu() - ran)), serial=True)
         waited = self._waited()
+        seconds = self._run()
+        return Sample(seconds, self._waited() - waited)
+
+    def _run(self) -> float:
+        call, first = self._call, self._next
+        self._next = last = first + self._repeats
         start = self._clock()
         for i in range(first, last):
             call(i)
-        seconds = self._clock() - start
-        return Sample(seconds, self._waited() - waited, self._serial)
+        return self._clock() - start
 
 
 def waited_seconds() -> float:

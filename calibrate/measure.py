@@ -6,24 +6,29 @@ run early, and what has been measured until then stays.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from calibrate.cases_file import CasesFile
 from calibrate.device import Device
 from calibrate.plan import Case, Plan, key_of
+from calibrate.results import (
+    Found,
+    failed_result,
+    now,
+    ok_result,
+    provenance,
+    reason_of,
+    result_columns,
+)
 from calibrate.roof import Roof
-from calibrate.rows import SHAPE_FIRST, Provenance, Result, Row, RowFile, Status
-from calibrate.runs.base import Bench, Prepared, Value, Work
+from calibrate.rows import Row, RowFile
+from calibrate.runs.base import Bench, Value, Work
 from calibrate.runs.registry import CEILINGS, family
 from calibrate.state import State, merge
-from calibrate.timing import Settings, Timing, measure
-from perfmodel import __version__
-from perfmodel.errors import InputError, PerfmodelError
+from calibrate.timing import Settings, measure
+from perfmodel.errors import InputError
 
 Progress = Callable[[Case, Row], None]
 
@@ -37,6 +42,10 @@ class Summary:
     """Of those, rows with a reason instead of a time."""
     resumed: int
     """Cases that were there already."""
+    flagged: int
+    """New rows above the roof: look before you use them."""
+    disturbed: int
+    """New rows whose threads waited for cores: their times are too long."""
     out: Path
 
 
@@ -62,11 +71,20 @@ class Runner:
         warm: bool = False,
         roof: Roof | None = None,
     ) -> None:
+        """Measure on ``device`` into ``out``.
+
+        Args:
+            device: where the kernels run.
+            out: folder of the rows.
+            settings: tolerance and budget.
+            warm: keep one set of inputs, which may stay in the last-level cache.
+            roof: a datasheet's, whose name the rows then carry; measured ceilings if not given.
+        """
         self._device, self._out, self._settings = device, out, settings
         self._bench = Bench(device, warm=warm)
         self._roof = roof
         self._files: dict[str, RowFile] = {}
-        self._provenance = provenance(device)
+        self._provenance = provenance(device, "" if roof is None else roof.source)
 
     def run(self, plan: Plan, progress: Progress = lambda case, row: None) -> Summary:
         """Measure every case of ``plan`` that has no row yet; ``progress`` hears of each new row.
@@ -76,13 +94,33 @@ class Runner:
         """
         done = self._open(case.family for case in plan.cases)
         todo = [case for case in plan.cases if case.key not in done]
-        failed = 0
+        failed = flagged = disturbed = 0
         for case in todo:
             row = self.row(case)
             self._files[case.family].append(row.record())
-            failed += row.result.status == "failed"
             progress(case, row)
-        return Summary(len(todo), failed, len(plan.cases) - len(todo), self._out)
+            flagged += row.result.flag != ""
+            disturbed += row.result.quality == "disturbed"
+            if row.result.status == "failed":
+                failed += 1
+                self._check_alive(row)
+        resumed = len(plan.cases) - len(todo)
+        return Summary(len(todo), failed, resumed, flagged, disturbed, self._out)
+
+    def _check_alive(self, row: Row) -> None:
+        """A fault that takes the device along would fail every case after it.
+
+        Raises:
+            InputError: the device answers no more; a new process can go on where this one stopped.
+        """
+        try:
+            self._device.synchronize()
+        except RuntimeError:
+            reason = row.result.reason
+            raise InputError(
+                f"{self._device.name} is lost after {row.family}: {reason:.120}; its row is "
+                "written, run again to go on"
+            ) from None
 
     def _open(self, families: Iterable[str]) -> set[str]:
         """Open the files; returns the keys of the rows that they hold."""
@@ -102,7 +140,7 @@ class Runner:
         mine = {
             "device": self._provenance.device,
             "threads": str(self._provenance.threads),
-            "torch_version": self._provenance.torch_version,
+            "framework_version": self._provenance.framework_version,
             "cache": cache,
         }
         for column, value in mine.items():
@@ -115,18 +153,21 @@ class Runner:
     def row(self, case: Case) -> Row:
         """Measure one case; whatever goes wrong with it is the row's reason."""
         work = family(case.family).work(case.shape)
-        before = self._device.state()
+        states: list[State] = []
         try:
-            prepared, timing, method = self._time(case)
+            found = self._time(case, states)
         except Exception as error:
-            result = self._failed(work, reason_of(error))
+            result = failed_result(work, reason_of(error), self._settings, warm=self._bench.warm)
         else:
-            result = self._result(case, work, prepared, timing, method)
-        state = merge([_without_load(before), self._device.state()])
+            roof = self._roof or Roof()
+            if case.family in CEILINGS:
+                raise_roof(roof, case.family, work, found[1].fastest_s)
+            result = ok_result(work, found, self._settings, roof, warm=self._bench.warm)
+        state = merge([*states, self._device.state()])
         self._device.release()
         return Row(case.family, case.shape, result, state, self._provenance, now())
 
-    def _time(self, case: Case) -> tuple[Prepared, Timing, str]:
+    def _time(self, case: Case, states: list[State]) -> Found:
         with self._bench.torch.inference_mode():
             prepared = family(case.family).prepare(case.shape, self._bench)
             with prepared.context():
@@ -137,61 +178,16 @@ class Runner:
                     flush=prepared.flush,
                 )
                 once = prepared.copies if prepared.flush else None
-                timing = measure(timer, self._settings, once)
+                # An idle device has low clocks: it is read warm, and again after the samples.
+                timing = measure(
+                    timer, self._settings, once, lambda: states.append(warm_state(self._device))
+                )
         return prepared, timing, timer.method
 
-    def _result(
-        self, case: Case, work: Work, prepared: Prepared, timing: Timing, method: str
-    ) -> Result:
-        roof = self._roof or Roof()
-        flops_per_s, bytes_per_s = work.flops / timing.seconds, work.bytes / timing.seconds
-        if case.family in CEILINGS:
-            raise_roof(roof, case.family, work, timing.fastest_s)
-        share, limit = roof.share(work, timing.seconds)
-        return Result(
-            status="ok",
-            reason="",
-            latency_us=timing.seconds * 1e6,
-            fastest_us=timing.fastest_s * 1e6,
-            spread=timing.spread,
-            error=timing.error,
-            tolerance=self._settings.tolerance,
-            reached=timing.reached,
-            quality=timing.quality,
-            samples=timing.samples,
-            discarded=timing.discarded,
-            repeats=timing.repeats,
-            method=method,
-            cache="warm" if self._bench.warm else "cold",
-            copies=prepared.copies,
-            flops=work.flops,
-            bytes=work.bytes,
-            tflops=flops_per_s / 1e12,
-            gb_s=bytes_per_s / 1e9,
-            roof_share=share,
-            roof=limit,
-            roof_source=roof.source,
-            flag="above_roof" if share > 1.0 else "",
-        )
 
-    def _failed(self, work: Work, reason: str) -> Result:
-        values: dict[str, Any] = {f.name: 0 for f in fields(Result)}
-        status: Status = "failed"
-        values |= dict.fromkeys(FLOATS, 0.0) | {
-            "status": status,
-            "reason": reason,
-            "tolerance": self._settings.tolerance,
-            "reached": False,
-            "quality": "none",
-            "method": "none",
-            "cache": "warm" if self._bench.warm else "cold",
-            "flops": work.flops,
-            "bytes": work.bytes,
-            "roof": "none",
-            "roof_source": "none",
-            "flag": "",
-        }
-        return Result(**values)
+def warm_state(device: Device) -> State:
+    """A reading ahead of the samples; neighbours' load until then doesn't concern them."""
+    return replace(device.state(), others_busy=None)
 
 
 def raise_roof(roof: Roof, name: str, work: Work, fastest_s: float) -> None:
@@ -202,59 +198,9 @@ def raise_roof(roof: Roof, name: str, work: Work, fastest_s: float) -> None:
         roof.raise_to(work.arithmetic, work.flops / fastest_s, 0.0)
 
 
-FLOATS = ("latency_us", "fastest_us", "spread", "error", "tflops", "gb_s", "roof_share")
-
-
-def _without_load(state: State) -> State:
-    """A reading before a case: its neighbours' load was during the case before."""
-    return State(
-        state.clock_mhz, state.memory_clock_mhz, state.power_w, state.temperature_c,
-        state.throttle, None, state.note,
-    )  # fmt: skip
-
-
 def columns(name: str) -> list[str]:
     """The columns of a family's file."""
-    shape = [*SHAPE_FIRST, *family(name).columns]
-    return [
-        *shape,
-        *(f.name for f in fields(Result)),
-        *(f.name for f in fields(State)),
-        *(f.name for f in fields(Provenance)),
-        "date",
-    ]
-
-
-def provenance(device: Device) -> Provenance:
-    """Where the rows of this process come from."""
-    import torch  # noqa: PLC0415
-
-    return Provenance(
-        device=device.name,
-        kind=device.kind,
-        threads=device.units,
-        software=device.software,
-        torch_version=str(torch.__version__),
-        perfmodel_version=__version__,
-        host=f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
-    )
-
-
-def now() -> str:
-    """The time in UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def reason_of(error: BaseException) -> str:
-    """Why a case failed, in one line."""
-    text = " ".join(str(error).split())
-    if "out of memory" in text.lower() or type(error).__name__ == "OutOfMemoryError":
-        return f"out of memory: {text[:160]}"
-    if "can't allocate memory" in text:
-        return f"out of memory: {text[-160:]}"
-    if isinstance(error, PerfmodelError):
-        return text
-    return f"{type(error).__name__}: {text[:200]}"
+    return result_columns(family(name).columns)
 
 
 def shape_of(row: Mapping[str, str], name: str) -> dict[str, Value]:

@@ -11,7 +11,7 @@ from scipy.stats import qmc
 
 from calibrate.cases_file import Assumed, Axis, CasesFile, FamilyCases
 from calibrate.device import Device
-from calibrate.runs.base import BITS, Shape, Value
+from calibrate.runs.base import BITS, COLD_FACTOR, Shape, Value
 from calibrate.runs.matmul import kernel_of
 from calibrate.runs.registry import CEILINGS, FAMILIES, family
 from perfmodel.errors import InputError
@@ -20,10 +20,8 @@ from perfmodel.units import GIGA, TERA
 
 DRAWS_PER_CASE = 60
 """Points tried for each case wanted, before a family's limits are called too narrow."""
-FILL_RATE = 4e9
-"""Bytes/s at which inputs are made; a guess for the estimate of time."""
-OVERHEAD_S = 0.02
-"""Python, allocation and first calls of a case."""
+FILL_SHARE = 0.2
+"""Of the memory's rate, at which inputs are made; a guess for the estimate of time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ def make_plan(cases: CasesFile, device: Device, families: Iterable[str] = ()) ->
     made: dict[str, Case] = {}
     for name in names:
         for shape in _shapes(name, cases, device, notes):
-            case = Case(name, shape, estimate(name, shape, cases))
+            case = Case(name, shape, estimate(name, shape, cases, device.cache_bytes))
             made.setdefault(case.key, case)
     return Plan(tuple(made.values()), tuple(dict.fromkeys(notes)))
 
@@ -185,16 +183,14 @@ def complete(name: str, given: Shape) -> Shape:
 
 def snap(axes: dict[str, Axis], point: Array) -> dict[str, Value]:
     """The legal values nearest to a point of the unit cube."""
-    return {
-        column: _value(axis, float(u))
-        for (column, axis), u in zip(axes.items(), point, strict=True)
-    }
+    drawn = zip(axes.items(), point, strict=False)  # a family without axes draws one number
+    return {column: _value(axis, float(u)) for (column, axis), u in drawn}
 
 
 def _value(axis: Axis, u: float) -> Value:
     if axis.values:
         return axis.values[min(int(u * len(axis.values)), len(axis.values) - 1)]
-    size = axis.low * (axis.high / axis.low) ** u
+    size = float(axis.low * (axis.high / axis.low) ** u)
     return max(axis.multiple, round(size / axis.multiple) * axis.multiple)
 
 
@@ -205,12 +201,13 @@ def call_seconds(name: str, shape: Shape, assumed: Assumed) -> float:
     return max(work.flops / rate, work.bytes / (assumed.gb_s * GIGA)) + assumed.call_us * 1e-6
 
 
-def estimate(name: str, shape: Shape, cases: CasesFile) -> float:
+def estimate(name: str, shape: Shape, cases: CasesFile, cache_bytes: int) -> float:
     """Seconds that measuring a case takes: making inputs, warm-up, samples."""
     call = call_seconds(name, shape, cases.assumed)
     sampled = min(cases.budget_s, 20 * max(call, cases.sample_s))
-    inputs = 4 * family(name).work(shape).bytes / FILL_RATE
-    return OVERHEAD_S + inputs + cases.warmup_s + 3 * call + max(sampled, 5 * call)
+    filled = max(family(name).work(shape).bytes, COLD_FACTOR * cache_bytes)
+    inputs = filled / (FILL_SHARE * cases.assumed.gb_s * GIGA)
+    return cases.assumed.case_s + inputs + cases.warmup_s + 3 * call + max(sampled, 5 * call)
 
 
 def total_minutes(seconds: float) -> str:

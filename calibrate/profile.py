@@ -15,6 +15,8 @@ from perfmodel.errors import InputError
 from perfmodel.specs.hardware import Hardware
 from perfmodel.units import GIB, GIGA, MEGA, TERA
 
+QUIET = 0.05
+"""Share of the machine that others may use before a profile mentions them."""
 LOWEST_TFLOPS = 0.01
 """What a profile can hold; a slower path isn't one that anybody computes with."""
 
@@ -49,15 +51,15 @@ def _profile(
 ) -> dict[str, Any]:  # fmt: skip
     row, (total, cache) = rows[-1], sizes
     source = source_of(rows)
-    units = "thread" if row["kind"] == "cpu" else "SM"
+    units = ("thread" if row["kind"] == "cpu" else "SM") + ("s" if row["threads"] != "1" else "")
     compute: dict[str, Any] = {"sm_count": int(row["threads"])}
     clocks = [float(r["clock_mhz"]) for r in rows if r["clock_mhz"]]
     if clocks:
         compute["boost_mhz"] = round(max(clocks), 1)
     data: dict[str, Any] = {
         "schema": 1,
-        "name": f"{slug(row['device'])}-{row['threads']}-{units.lower()}s-measured",
-        "title": f"{row['device']}, {row['threads']} {units}s, measured",
+        "name": f"{slug(row['device'])}-{row['threads']}-{units.lower()}-measured",
+        "title": f"{row['device']}, {row['threads']} {units}, measured",
         "peaks_tflops": {**peaks, "source": source},
         "memory": {
             "capacity_gb": round(total / GIGA, 3),
@@ -83,16 +85,24 @@ def source_of(rows: Sequence[Mapping[str, str]]) -> str:
     last = rows[-1]
     return (
         f"measured by perfmodel {last['perfmodel_version']} calibrate run, {when}, "
-        f"torch {last['torch_version']}"
+        f"torch {last['framework_version']}"
     )
 
 
 def disturbance(rows: Sequence[Mapping[str, str]]) -> str:
     """What a reader should know of the other jobs that ran meanwhile."""
-    busy = [float(row["others_busy"]) for row in rows if row["others_busy"]]
-    if not busy or max(busy) < 0.05:
+    busy = max((float(row["others_busy"]) for row in rows if row["others_busy"]), default=0.0)
+    if any(row["quality"] == "disturbed" for row in rows):
+        return (
+            f"DISTURBED: other jobs used up to {busy:.0%} of the machine and threads waited for "
+            "cores, so the rates are too low; measure again alone, or with --threads 1."
+        )
+    if busy < QUIET:
         return "No other job was seen meanwhile."
-    return f"Other jobs used up to {max(busy):.0%} of the machine meanwhile: measure again alone."
+    return (
+        f"Other jobs used up to {busy:.0%} of the machine meanwhile; waits for the core aren't "
+        "counted, shared caches and memory channels are."
+    )
 
 
 def write_profile(data: Mapping[str, Any], path: Path) -> None:

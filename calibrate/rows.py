@@ -23,12 +23,15 @@ SHAPE_FIRST = ("gpu", "framework", "framework_version", "kernel", "dtype")
 class Provenance:
     """Who measured, with what: the same for all rows of a run."""
 
+    gpu: str
+    """The profile's name where one was given, else made of the device's."""
+    framework: str
+    framework_version: str
     device: str
     kind: str
     threads: int
     """Threads of torch on a CPU, SMs on a GPU."""
     software: str
-    torch_version: str
     perfmodel_version: str
     host: str
 
@@ -43,7 +46,7 @@ class Result:
     """Median time of one call."""
     fastest_us: float
     spread: float
-    """Robust standard deviation of the samples over the median."""
+    """Standard deviation of the samples by their interquartile range, over the median."""
     error: float
     """Relative half-width of the median's 95 % interval."""
     tolerance: float
@@ -86,18 +89,14 @@ class Row:
 
     def record(self) -> dict[str, object]:
         """The row as columns, those of the measured tables first."""
-        source = self.provenance
-        head = {
-            "gpu": slug(source.device),
-            "framework": "torch",
-            "framework_version": source.torch_version,
-        }
+        source = asdict(self.provenance)
+        head = {name: source[name] for name in SHAPE_FIRST if name in source}
         return {
             **head,
             **self.shape,
             **{key: _number(value) for key, value in asdict(self.result).items()},
             **{key: "" if v is None else v for key, v in asdict(self.state).items()},
-            **asdict(source),
+            **{key: value for key, value in source.items() if key not in head},
             "date": self.date,
         }
 

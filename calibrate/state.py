@@ -34,18 +34,19 @@ def merge(states: Iterable[State]) -> State:
     reasons = {reason for state in read for reason in state.throttle.split("+")}
     active = sorted(reasons - {"none"})
     return State(
-        clock_mhz=_extreme(min, (s.clock_mhz for s in read)),
-        memory_clock_mhz=_extreme(min, (s.memory_clock_mhz for s in read)),
-        power_w=_extreme(max, (s.power_w for s in read)),
-        temperature_c=_extreme(max, (s.temperature_c for s in read)),
+        clock_mhz=_lowest(s.clock_mhz for s in read),
+        memory_clock_mhz=_lowest(s.memory_clock_mhz for s in read),
+        power_w=_highest(s.power_w for s in read),
+        temperature_c=_highest(s.temperature_c for s in read),
         throttle="+".join(active) or "none",
-        others_busy=_extreme(max, (s.others_busy for s in read)),
+        others_busy=_highest(s.others_busy for s in read),
         note="; ".join(dict.fromkeys(s.note for s in read if s.note)),
     )
 
 
-def _extreme(choose: object, values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    return min(known) if choose is min else max(known)
+def _lowest(values: Iterable[float | None]) -> float | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _highest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)

@@ -8,17 +8,22 @@ so that the ranks of a collective, which share them, take the same ones.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
 
-SIGMA_OF_MAD = 1.4826
-"""A normal distribution's standard deviation over its median absolute deviation."""
-MEDIAN_ERROR = 1.2533 * 1.96
-"""Half the 95 % interval of a median over σ/√n, for a normal distribution."""
+SIGMAS_IN_QUARTILES = 1.349
+"""A normal distribution's interquartile range over its standard deviation."""
+MEDIAN_RANKS = 0.98
+"""√n times so many ranks either way of the middle hold the median at 95 % (1.96/2)."""
 CLEAN_SHARE = 0.01
 """Waiting for the core up to this share of a sample doesn't spoil it."""
+MOST_REPEATS = 1000
+"""Calls in a sample at most: CUDA queues about as many launches before it holds the host up."""
+MOST_FLUSHED = 40
+"""Samples at most where each one begins with flushing the cache, which takes longer than it."""
 RESOLUTIONS_PER_SAMPLE = 1000
 """A sample is so many times longer than the smallest step of the clock."""
 
@@ -84,7 +89,7 @@ class Timing:
     fastest_s: float
     """The fastest sample: what an undisturbed device does."""
     spread: float
-    """Robust standard deviation of the samples, relative to the median."""
+    """Interquartile range as a standard deviation, relative to the median."""
     samples: int
     repeats: int
     error: float
@@ -98,24 +103,32 @@ class Timing:
     """Disturbed samples that aren't counted."""
 
 
-def measure(timer: Timer, settings: Settings, repeats_at_most: int | None = None) -> Timing:
+def measure(
+    timer: Timer,
+    settings: Settings,
+    repeats_at_most: int | None = None,
+    ready: Callable[[], object] = lambda: None,
+) -> Timing:
     """Warm up, choose the repeats, sample until the tolerance or the budget is reached.
 
     Args:
         timer: times the calls.
         settings: tolerance and budget.
         repeats_at_most: sets of inputs that are cold after a flush: a sample uses each once.
+        ready: called once the device has warmed up, before the samples: to read its state.
     """
-    single = warm_up(timer, settings)
+    single = warm_up(timer, settings, repeats_at_most)
     aim = max(settings.sample_s, RESOLUTIONS_PER_SAMPLE * timer.resolution_s)
-    repeats = max(1, math.ceil(aim / single))
+    repeats = min(math.ceil(aim / single), MOST_REPEATS)
+    most = settings.most
     if repeats_at_most is not None:
-        repeats = min(repeats, repeats_at_most)
+        repeats, most = min(repeats, repeats_at_most), min(most, MOST_FLUSHED)
     timer.prepare(repeats)
     timer.sample()  # a graph's first replay uploads it
+    ready()
     taken: list[Sample] = []
     spent = 0.0
-    while len(taken) < settings.most:
+    while len(taken) < most:
         sample = timer.sample()
         taken.append(sample)
         spent += sample.seconds
@@ -127,18 +140,21 @@ def measure(timer: Timer, settings: Settings, repeats_at_most: int | None = None
     return summarise(taken, repeats, settings)
 
 
-def warm_up(timer: Timer, settings: Settings) -> float:
+def warm_up(timer: Timer, settings: Settings, repeats_at_most: int | None = None) -> float:
     """Run until clocks and caches have settled; returns an estimate of one call's seconds."""
     timer.prepare(1)
     timer.sample()  # compiles, allocates, chooses algorithms
-    spent, count, fastest = 0.0, 0, math.inf
-    while count < 2 or (spent < settings.warmup_s and count < 1000):
-        sample = timer.sample()
-        took = max(sample.seconds - (sample.waited_s if sample.serial else 0), timer.resolution_s)
-        spent, count, fastest = spent + sample.seconds, count + 1, min(fastest, took)
-        if spent > settings.budget_s:
-            break
-    return fastest
+    single = min(_worked(timer.sample(), timer) for _ in range(2))
+    more = min(int(settings.warmup_s / single), repeats_at_most or MOST_REPEATS, MOST_REPEATS)
+    if more <= 1:
+        return single
+    timer.prepare(more)
+    return min(single, max(_worked(timer.sample(), timer) / more, timer.resolution_s / more))
+
+
+def _worked(sample: Sample, timer: Timer) -> float:
+    waited = sample.waited_s if sample.serial else 0.0
+    return max(sample.seconds - waited, timer.resolution_s)
 
 
 def summarise(samples: list[Sample], repeats: int, settings: Settings) -> Timing:
@@ -172,12 +188,18 @@ def summarise(samples: list[Sample], repeats: int, settings: Settings) -> Timing
 
 
 def error_of(samples: list[float]) -> float:
-    """Relative half-width of the 95 % interval of the median of ``samples``."""
-    return MEDIAN_ERROR * spread_of(samples) / math.sqrt(len(samples))
+    """Relative half-width of the 95 % interval of the median of ``samples``.
+
+    The interval lies between two of the samples by rank, so it holds for any distribution, two
+    peaks included, which a deviation from the median doesn't see. Of five samples it is the range.
+    """
+    values, count = sorted(samples), len(samples)
+    below = max(0, math.floor(count / 2 - MEDIAN_RANKS * math.sqrt(count)))
+    width = values[count - 1 - below] - values[below]
+    return width / 2 / float(np.median(values))
 
 
 def spread_of(samples: list[float]) -> float:
-    """Robust standard deviation of ``samples``, relative to their median."""
-    values = np.asarray(samples)
-    middle = float(np.median(values))
-    return SIGMA_OF_MAD * float(np.median(np.abs(values - middle))) / middle
+    """Interquartile range of ``samples`` as a standard deviation, relative to their median."""
+    low, middle, high = np.percentile(samples, (25, 50, 75))
+    return float((high - low) / SIGMAS_IN_QUARTILES / middle)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -132,7 +131,7 @@ def write_whole(path: Path, text: str) -> None:
     ) as file:
         file.write(text)
     Path(file.name).chmod(0o644)
-    os.replace(file.name, path)
+    Path(file.name).replace(path)
 
 
 def write_calibration(path: Path, about: Provenance, sets: Mapping[str, FittedSet]) -> None:

@@ -22,7 +22,7 @@ ARITHMETIC = {"int4_wo": "bfloat16"}
 """The multiply-add that a weight-only format is computed with."""
 COLD_FACTOR = 3
 """Inputs are rotated over so many times the last-level cache."""
-MOST_COPIES = 256
+MOST_COPIES = 1024
 """Sets of inputs at most: smaller inputs are flushed from the cache between samples instead."""
 MEMORY_SHARE = 0.6
 """Share of the free memory that a case's inputs may take."""

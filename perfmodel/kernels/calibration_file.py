@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,7 +20,7 @@ from perfmodel.kernels.forms.attention_decode import AttentionDecode
 from perfmodel.kernels.forms.attention_prefill import AttentionPrefill
 from perfmodel.kernels.forms.base import Form
 from perfmodel.kernels.forms.collective import CollectiveForm
-from perfmodel.kernels.forms.experts import Experts
+from perfmodel.kernels.forms.experts import ExpertsForm
 from perfmodel.kernels.forms.gemm import GemmForm
 from perfmodel.kernels.forms.mla import MlaDecode, MlaPrefill
 from perfmodel.kernels.kernel_set import Interval, KernelSet
@@ -34,7 +34,7 @@ FORMS: dict[str, type[Any]] = {
     "attention-prefill": AttentionPrefill,
     "mla-decode": MlaDecode,
     "mla-prefill": MlaPrefill,
-    "experts-tiles": Experts,
+    "experts-tiles": ExpertsForm,
     "collective": CollectiveForm,
 }
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -146,7 +146,7 @@ def decode(text: str, shape: tuple[int, ...]) -> Array:
 
 def form_facts(form: Form) -> dict[str, Any]:
     """The facts of a form that aren't defaults of its record."""
-    named = [f.name for f in fields(form) if f.name != "name"]  # type: ignore[arg-type]
+    named = [f.name for f in fields(form) if f.name != "name"] if is_dataclass(form) else []
     return {name: getattr(form, name) for name in named}
 
 

@@ -50,13 +50,12 @@ def _stored_bytes(name: str) -> float:
 def gemm_request(op: Gemm) -> Request:
     """A batched product is one whose columns are cut into so many groups."""
     shapes = {"m": maximum(op.m, 1), "n": op.n * op.batch, "k": op.k}
-    cold: dict[str, object] = {"warm": False}
+    cold: dict[str, object] = {"warm": False, "quantises_input": False, "waits_for_host": False}
     if op.arithmetic in {"bf16", "fp16"}:
         widened = op.weight_format not in WIDE
         if widened:
             cold["weight_bytes"] = _stored_bytes(op.weight_format)
         return Request("gemm.bf16", shapes, changes=cold, corrected=not widened)
-    cold["quantises_input"] = False
     return Request(f"gemm.{op.weight_format}", shapes, changes=cold)
 
 

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from calibrate.calibrated import calibrate_set, held_out, intervals, outside
+from calibrate.calibrated import calibrate_set, held_out, intervals
+from perfmodel.kernels.kernel_set import outside
 from tests.calibrate.toy import CHIP, Toy, rows
 
 

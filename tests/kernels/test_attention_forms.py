@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calibrate.fit import fit_form
+from perfmodel.kernels.forms import mla
 from perfmodel.kernels.forms.attention_decode import AttentionDecode
+from perfmodel.kernels.forms.attention_parts import Kernel
 from perfmodel.kernels.forms.attention_prefill import AttentionPrefill
 from perfmodel.kernels.forms.base import Chip
 from perfmodel.kernels.forms.mla import MlaDecode, MlaPrefill
@@ -14,8 +16,8 @@ from perfmodel.operators.masks import causal_pairs
 
 H100 = Chip(peak=989.4e12, bandwidth=3350e9, sm_count=132, clock_hz=1.83e9, l2_bytes=50e6)
 LONE = Chip(peak=1e12, bandwidth=1e11, sm_count=1, clock_hz=1e9, l2_bytes=1e6)
-KERNELS = ("any", "fa2", "fa3", "trtllm", "flashinfer")
-MLA_KERNELS = ("flash_attn", "flashmla", "triton")
+KERNELS: tuple[Kernel, ...] = ("any", "fa2", "fa3", "trtllm", "flashinfer")
+MLA_KERNELS: tuple[mla.Kernel, ...] = ("flash_attn", "flashmla", "triton")
 FORMS = [
     *(AttentionDecode(kernel=kernel) for kernel in KERNELS),
     *(AttentionPrefill(kernel=kernel) for kernel in KERNELS),
@@ -146,13 +148,13 @@ def test_a_cold_call_stays_above_the_roof(drawn, kernel):
     read = 2 * sizes["batch"] * sizes["kv_heads"] * sizes["head_dim"] * keys * sizes["kv_bytes"]
     assert seconds(form, sizes) >= float(read / H100.bandwidth)
 
-    form = AttentionPrefill(cold=True, kernel=kernel)
-    sizes = call(form, drawn)
+    prompt = AttentionPrefill(cold=True, kernel=kernel)
+    sizes = call(prompt, drawn)
     limit = np.where(sizes["window"] > 0, sizes["window"], np.inf)
     seen = np.minimum(limit, sizes["prefix_len"] + sizes["q_len"])
     pairs = causal_pairs(sizes["q_len"], np.minimum(sizes["prefix_len"], seen), seen)
     flops = 4 * sizes["batch"] * sizes["heads"] * sizes["head_dim"] * pairs
-    assert seconds(form, sizes) >= float(flops / H100.peak) * (1 - 1e-9)
+    assert seconds(prompt, sizes) >= float(flops / H100.peak) * (1 - 1e-9)
 
 
 @settings(deadline=None, max_examples=80)
