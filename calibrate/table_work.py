@@ -94,7 +94,8 @@ def shapes_of(family: Family, rows: pd.DataFrame, *, loaded: bool = True) -> dic
         return _with_load(shapes, rows) if loaded else _with_routing(shapes, rows)
     if family == "collective":
         shapes["ranks"] = shapes["num_gpus"]
-        shapes["element_bytes"] = rows["dtype"].map(stored_bytes).to_numpy(dtype=np.float64)
+        widths = [stored_bytes(name) if format_of(name) else 2.0 for name in rows["dtype"]]
+        shapes["element_bytes"] = np.asarray(widths)
     return shapes
 
 
