@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from calibrate.schema import SCHEMAS, Family, Indices
+from calibrate.schema import SCHEMAS, Family, Indices, Mask
 from perfmodel.errors import InputError
-from perfmodel.kernels.forms.routing import EVEN, UNIFORM, load
+from perfmodel.kernels.forms.routing import EVEN, UNIFORM, with_load
 from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.quantity import Array
 from perfmodel.operators.record import (
@@ -39,8 +39,10 @@ OPERATIONS = {
     "alltoall": "alltoall", "all_to_all": "alltoall",
 }  # fmt: skip
 """The set's name for an operation of a table."""
-UNGATED = {(2688, 1856), (1024, 2688), (4096, 2688), (2048, 5120)}
-"""(hidden, inter) of experts without a gate: Nemotron 3's, whose rows don't say it."""
+OLDER = ("0.14.0",)
+"""Releases measured before non-gated experts were told apart and draws were capped per rank."""
+UNGATED_TOPK, UNGATED_INTER = 22, 1856
+"""What tells experts without a gate, Nemotron 3's: their rows don't say it."""
 LATENT, ROPE, VALUE = 512, 64, 128
 """DeepSeek's MLA: what a cached token holds, and the width of an expanded head's value."""
 
@@ -55,6 +57,8 @@ def stored_bytes(name: str) -> float:
     f = format_of(name)
     if f is None:
         raise ValueError(f"no format is called {name}")
+    if name == "int4_wo":
+        return (f.bits + f.scale_bits / f.block) / 8  # symmetric: it stores no zero points
     extra = (f.scale_bits + f.zero_bits) / (f.block * f.block_rows)
     return (f.bits + (extra if f.grouping == "block" else 0)) / 8
 
@@ -79,18 +83,47 @@ def set_name(family: Family, name: str) -> str | None:
     return f"{prefix}.{name if name in TABLE_FORMATS else plain}"
 
 
-def shapes_of(family: Family, rows: pd.DataFrame) -> dict[str, Array]:
-    """Shapes (n,) as the family's form takes them."""
+def shapes_of(family: Family, rows: pd.DataFrame, *, loaded: bool = True) -> dict[str, Array]:
+    """Shapes (n,) as the family's form takes them; ``loaded``: with the experts' load."""
     shapes = {s: rows[s].to_numpy(dtype=np.float64) for s in SCHEMAS[family].sizes}
     column = rows[format_column(family)]
     if family.startswith(("attention", "mla")):
         shapes["kv_bytes"] = column.map(stored_bytes).to_numpy(dtype=np.float64)
     if family == "moe":
         shapes["weight_bytes"] = column.map(stored_bytes).to_numpy(dtype=np.float64)
-        shapes["routing"] = rows["distribution"].map(routing_code).to_numpy(dtype=np.float64)
-        pairs = zip(rows["hidden"], rows["inter"], strict=True)
-        shapes["gated"] = np.asarray([float(pair not in UNGATED) for pair in pairs])
+        return _with_load(shapes, rows) if loaded else _with_routing(shapes, rows)
+    if family == "collective":
+        shapes["ranks"] = shapes["num_gpus"]
+        widths = [stored_bytes(name) if format_of(name) else 2.0 for name in rows["dtype"]]
+        shapes["element_bytes"] = np.asarray(widths)
     return shapes
+
+
+def _with_routing(shapes: dict[str, Array], rows: pd.DataFrame) -> dict[str, Array]:
+    shapes["routing"] = rows["distribution"].map(routing_code).to_numpy(dtype=np.float64)
+    ungated = (shapes["topk"] == UNGATED_TOPK) | (shapes["inter"] == UNGATED_INTER)
+    shapes["gated"] = np.where(ungated & ~_older(rows), 0.0, 1.0)
+    return shapes
+
+
+def _older(rows: pd.DataFrame) -> Mask:
+    if "framework_version" not in rows:
+        return np.zeros(len(rows), dtype=np.bool_)
+    older: Mask = rows["framework_version"].isin(OLDER).to_numpy(dtype=np.bool_)
+    return older
+
+
+def _with_load(shapes: dict[str, Array], rows: pd.DataFrame) -> dict[str, Array]:
+    """The shapes with the load that their routing implies, by the rules of each row's release."""
+    shapes, older = _with_routing(shapes, rows), _older(rows)
+    out: dict[str, Array] = {}
+    for rule in (False, True):
+        mine = older == rule
+        if mine.any():
+            part = with_load({name: size[mine] for name, size in shapes.items()}, older=rule)
+            for name, size in part.items():
+                out.setdefault(name, np.empty(len(rows)))[mine] = size
+    return out
 
 
 def routing_code(distribution: str) -> float:
@@ -193,10 +226,11 @@ def _pairs(queries: Array, total: Array, limit: Array) -> Array:
 
 
 def _experts(rows: pd.DataFrame, name: str, quick: bool) -> Operator:
-    s = shapes_of("moe", rows)
+    s = shapes_of("moe", rows, loaded=not quick)
+    if quick:
+        routing = np.where(s["routing"] > 0, UNIFORM, s["routing"])
+        s = dict(with_load(s | {"routing": routing}))
     ranks = s["moe_ep"]
-    routing = np.where(s["routing"] > 0, UNIFORM, s["routing"]) if quick else s["routing"]
-    heavy = load(s["tokens"], s["topk"], s["experts"], ranks, routing)
     n: Any = (2 + s["gated"]) * s["inter"] / s["moe_tp"]
     k: Any = s["hidden"]
     sizes: dict[str, Any] = {
@@ -205,9 +239,9 @@ def _experts(rows: pd.DataFrame, name: str, quick: bool) -> Operator:
     }  # fmt: skip
     local: Any = s["experts"] / ranks
     return GroupedGemm(
-        name="experts", layer=ExpertLayer(tokens=s["tokens"], **sizes), rows=heavy.rows,
-        active_experts=heavy.active, experts=local, n=n, k=k, arithmetic=_arithmetic(name),
-        weight_bytes=heavy.active * n * k * stored_bytes(name),
+        name="experts", layer=ExpertLayer(tokens=s["tokens"], **sizes), rows=s["rows"],
+        active_experts=s["active"], experts=local, n=n, k=k, arithmetic=_arithmetic(name),
+        weight_bytes=s["active"] * n * k * stored_bytes(name),
         # Between the projections values stay in L2 or are counted with the form: rows in and out.
         output_bytes_per_element=0.0,
     )  # fmt: skip

@@ -12,22 +12,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from calibrate.schema import TIME, Family, Indices, Mask
+from calibrate.predict_rows import predict_rows
+from calibrate.schema import TIME, Family, Mask
 from calibrate.score import Score, score
-from calibrate.table_work import (
-    format_column,
-    operators_of,
-    routing_code,
-    set_name,
-    shapes_of,
-)
+from calibrate.table_work import format_column
 from calibrate.tables import Table, known_hardware
 from perfmodel.errors import InputError
 from perfmodel.kernels.calibration import Calibration, load_calibration
-from perfmodel.kernels.calibration_file import LoadedSet
-from perfmodel.kernels.choice import TRANSFER_WIDENS, Choice
+from perfmodel.kernels.choice import Choice
 from perfmodel.kernels.timing import DeviceModel
-from perfmodel.operators.quantity import Array
 from perfmodel.specs.hardware import Hardware
 from perfmodel.units import MIB, MICROSECOND
 
@@ -116,7 +109,7 @@ def validate_table(
     out["reason"] = _foreign(rows["gpu"], hardware)
     model = DeviceModel(hardware, calibration or load_calibration())
     wanted = np.flatnonzero((out["reason"] == "").to_numpy())
-    for here, ends, source in _predict(table.family, rows.iloc[wanted], model, choice):
+    for here, ends, source in predict_rows(table.family, rows.iloc[wanted], model, choice):
         at = wanted[here]
         if isinstance(ends, str):
             out.iloc[at, out.columns.get_loc("reason")] = ends  # type: ignore[index]
@@ -148,98 +141,6 @@ def _foreign(names: pd.Series[str], hardware: Hardware) -> pd.Series[str]:
         else:
             reasons[name] = ""
     return names.map(reasons)
-
-
-Ends = tuple[Array, Array, Array]
-"""Seconds with the low and high end of the interval, each (n,)."""
-Piece = tuple[Indices, Ends | str, str]
-"""Positions of rows, their predictions or the reason for none, and the source."""
-
-
-def _predict(
-    family: Family, rows: pd.DataFrame, model: DeviceModel, choice: Choice | None
-) -> Iterator[Piece]:
-    """What is known of the rows, format by format."""
-    column = rows[format_column(family)].to_numpy()
-    for name in dict.fromkeys(column):
-        here = np.flatnonzero(column == name)
-        wanted = set_name(family, str(name))
-        if wanted is None:
-            kind = "operation" if family == "collective" else "dtype"
-            yield here, f"unknown {kind} {str(name)[:60]!r}", ""
-            continue
-        if family == "moe":
-            known = rows["distribution"].iloc[here].map(routing_code).notna().to_numpy()
-            for odd in dict.fromkeys(rows["distribution"].iloc[here[~known]]):
-                mine = here[(rows["distribution"].iloc[here] == odd).to_numpy()]
-                yield mine, f"unknown distribution {str(odd)[:60]!r}", ""
-            here = here[known]
-        if len(here):
-            yield from _of_format(family, rows, here, wanted, model, choice)
-
-
-def _of_format(
-    family: Family, rows: pd.DataFrame, here: Indices, wanted: str, model: DeviceModel,
-    choice: Choice | None,
-) -> Iterator[Piece]:  # fmt: skip
-    found = _find(wanted, model.hardware, choice)
-    if choice is None or found is None:
-        yield from _by_roof(family, rows.iloc[here], here, model)
-        return
-    if family != "collective":
-        ends = _by_set(family, rows.iloc[here], found, model, choice)
-        yield here, ends, choice.label
-        return
-    for ranks in sorted(rows["num_gpus"].iloc[here].unique()):
-        mine = here[(rows["num_gpus"].iloc[here] == ranks).to_numpy()]
-        link, inside = model.wire_rate(int(ranks))
-        if inside and ranks > 1:
-            ends = _by_set(family, rows.iloc[mine], found, model, choice, link)
-            yield mine, ends, choice.label
-        else:
-            yield from _by_roof(family, rows.iloc[mine], mine, model)
-
-
-def _find(wanted: str, hardware: Hardware, choice: Choice | None) -> LoadedSet | None:
-    """The set called ``wanted``, if the device has the arithmetic that it was fitted with.
-
-    An MLA prefill multiplies in 16 bits whatever the cache: one set serves both.
-    """
-    if choice is None:
-        return None
-    sets = choice.calibrated.sets
-    found = sets.get(wanted)
-    if found is None and wanted.startswith("mla_prefill."):
-        found = sets.get("mla_prefill.bf16")
-    return found if found and hardware.peak(found.arithmetic) is not None else None
-
-
-def _by_set(
-    family: Family, rows: pd.DataFrame, found: LoadedSet, model: DeviceModel, choice: Choice,
-    link: float = 0.0,
-) -> Ends:  # fmt: skip
-    chip = model.chip(found.arithmetic, link)
-    time, low, high = found.kernels.predict(chip, shapes_of(family, rows))
-    if choice.origin == "transferred":
-        low = time * (low / time) ** TRANSFER_WIDENS
-        high = time * (high / time) ** TRANSFER_WIDENS
-    return time, low, high
-
-
-def _by_roof(
-    family: Family, rows: pd.DataFrame, here: Indices, model: DeviceModel
-) -> Iterator[Piece]:
-    """The generic shares of the roof, for families and formats without a set."""
-    for part, operator in operators_of(family, rows):
-        try:
-            time = model.time(operator)
-        except InputError as error:
-            yield here[part], f"no set, and {error}", ""
-            continue
-        ends = (time.time_s, time.low_s, time.high_s)
-        count = len(part)
-        made = [np.broadcast_to(np.asarray(end, dtype=np.float64), (count,)) for end in ends]
-        yield here[part], (made[0], made[1], made[2]), f"no set: {time.source} share of the roof"
 
 
 def regimes(family: Family, rows: pd.DataFrame) -> dict[str, Mask]:

@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from calibrate.predict_rows import sets_of
 from calibrate.predictions_file import write_predictions
 from calibrate.schema import SCHEMAS
-from calibrate.table_work import operators_of, set_name
+from calibrate.table_work import operators_of, set_name, shapes_of
 from calibrate.tables import read_table
 from calibrate.validate import regimes, validate_table
 from perfmodel.errors import InputError
@@ -196,6 +197,42 @@ def test_windows_cap_the_pairs_of_a_prefill():
     row = ROWS["attention_prefill"] | {"q_len": 6, "prefix_len": 3, "window": 5}
     ((_, operator),) = operators_of("attention_prefill", pd.DataFrame([row]))
     assert float(np.asarray(operator.pairs).item()) == sum(min(5, 3 + i) for i in range(1, 7))
+
+
+def test_a_row_takes_the_set_of_its_kernel():
+    rows = gemm_shapes().iloc[:5].assign(
+        m=[64, 64, 8, 64, 64], n=[512, 512, 512, 32, 512],
+        kernel=["DeepGemmFp8BlockScaledMMKernel", "CutlassFp8BlockScaledMMKernel", "", "", ""],
+    )  # fmt: skip
+    made = choice().calibrated.sets["gemm.bf16"]
+    names = [f"gemm.fp8_block.{kernel}" for kernel in ("cutlass", "deepgemm", "flashinfer")]
+    sets = dict.fromkeys(names, made)
+    found = sets_of("gemm.fp8_block", rows, DEVICE, sets)
+    assert [name.rsplit(".", 1)[1] for name in found] == [
+        "deepgemm", "cutlass", "flashinfer", "cutlass", "deepgemm"
+    ]  # fmt: skip
+    assert set(sets_of("gemm.fp8", rows, DEVICE, sets)) == {""}
+    assert set(sets_of("gemm.bf16", rows, DEVICE, {"gemm.bf16": made})) == {"gemm.bf16"}
+    assert set(sets_of("mla_prefill.fp8", rows, DEVICE, {"mla_prefill.bf16": made})) == {
+        "mla_prefill.bf16"
+    }
+    names = ["experts.bf16.vllm_moe", "experts.bf16.vllm_moe_trtllm"]
+    rows = rows.assign(kernel=["vllm_moe_trtllm", "vllm_moe", "vllm_moe", "other", "vllm_moe"])
+    found = sets_of("experts.bf16", rows, DEVICE, dict.fromkeys(names, made))
+    assert [name.removeprefix("experts.bf16.") for name in found] == [
+        "vllm_moe_trtllm", "vllm_moe", "vllm_moe", "vllm_moe", "vllm_moe"
+    ]  # fmt: skip
+
+
+def test_what_rows_leave_unsaid_of_experts_and_collectives():
+    rows = pd.DataFrame([ROWS["moe"] | {"framework_version": "0.24.0"}] * 3)
+    rows.loc[1, ["inter", "topk"]] = [1856, 6]
+    rows.loc[2, ["inter", "topk", "framework_version"]] = [1856, 6, "0.14.0"]
+    shapes = shapes_of("moe", rows)
+    assert list(shapes["gated"]) == [1, 0, 1]
+    assert list(shapes["rows"]) == [512, 384, 384]
+    shapes = shapes_of("collective", pd.DataFrame([ROWS["collective"]]))
+    assert (shapes["ranks"][0], shapes["element_bytes"][0]) == (8, 2)
 
 
 def test_names_of_sets():
