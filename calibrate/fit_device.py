@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from calibrate.sets.collective import calibrate_collectives
 from calibrate.sets.experts import FORMATS as EXPERT_FORMATS
 from calibrate.sets.experts import calibrate_experts
 from calibrate.sets.gemm import calibrate_gemm
+from calibrate.tables import read_tables
 from calibrate.write import FittedSet
 from perfmodel.errors import InputError
 from perfmodel.kernels.calibration_file import form_facts
@@ -147,11 +148,49 @@ def fit_tables(
     return sets
 
 
-def read_folder(folder: Path) -> dict[str, pd.DataFrame]:
-    """The measured tables of a folder by family, from ``<family>.parquet`` files."""
-    tables = {}
-    for family in FAMILIES:
-        path = folder / f"{family}.parquet"
-        if path.exists():
-            tables[family] = pd.read_parquet(path)
-    return tables
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Tables of one device by family, and what they say of themselves."""
+
+    tables: dict[str, pd.DataFrame]
+    release: str
+    """Of the software measured, as the rows state it; several are joined by ``+``."""
+    source: str
+
+
+def read_measured(paths: Sequence[Path], hardware: Hardware) -> Measured:
+    """Read measured tables (CSV or parquet, in any layout that `read_tables` knows).
+
+    Raises:
+        InputError: a file that isn't a measured table, or no rows of the device.
+    """
+    files = [file for path in paths for file in _files(path)]
+    if not files:
+        raise InputError(f"{', '.join(map(str, paths))}: no .parquet or .csv tables there")
+    tables: dict[str, list[pd.DataFrame]] = {}
+    releases: set[str] = set()
+    names = []
+    for file in files:
+        for table in read_tables(file, hardware):
+            rows = table.rows
+            mine = rows[rows["gpu"] == hardware.name] if "gpu" in rows else rows
+            if mine.empty:
+                continue
+            tables.setdefault(table.family, []).append(mine)
+            names.append(file.name)
+            if "framework_version" in mine:
+                releases |= set(mine["framework_version"].astype(str))
+    if not tables:
+        raise InputError(f"{hardware.name}: the tables hold no rows of this device")
+    return Measured(
+        tables={family: pd.concat(parts, ignore_index=True) for family, parts in tables.items()},
+        release="+".join(sorted(releases)) or "unstated",
+        source=f"rows of {', '.join(sorted(set(names)))} for {hardware.name}",
+    )
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    kept = sorted(path.glob("*.parquet")) or sorted(path.glob("*.csv"))
+    return [file for file in kept if file.stem != "serving"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,11 @@ class FittedSet:
     arithmetic: str
     kernels: str
     scores: Mapping[str, Score]
+
+
+def today() -> str:
+    """The date that a file bears."""
+    return datetime.now(tz=UTC).date().isoformat()
 
 
 def rounded(value: float) -> float:

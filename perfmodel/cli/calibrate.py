@@ -180,3 +180,7 @@ class _Progress:
             self._bar.console.print(f"{case.family} {_shape_text(case)}: {row.result.reason}")
         done = f"{case.family} {seconds(row.result.latency_us * 1e-6)}"
         self._bar.update(self._task, advance=case.seconds, description=done)
+
+
+# `fit` joins the app here, so that whoever loads the app has all of its commands.
+from perfmodel.cli import calibrate_fit as _fit  # noqa: E402, F401

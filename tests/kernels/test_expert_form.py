@@ -117,7 +117,7 @@ def test_the_older_rule_gives_few_tokens_to_the_first_rank():
     gated=st.booleans(),
     routing=st.sampled_from([EVEN, UNIFORM]),
 )
-def test_any_layer_takes_a_positive_finite_time_that_grows(
+def test_any_layer_takes_a_positive_finite_time_that_grows(  # noqa: PLR0917
     chip, tokens, hidden, inter, topk, spare, ranks, gated, routing
 ):
     given = {

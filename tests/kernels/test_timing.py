@@ -83,7 +83,8 @@ calibrations = st.none() | st.builds(
 def operators(draw: Any) -> Any:
     count = draw(sizes)
     attention = Attention(
-        name="attention", phase="decode", sequences=count, queries=1, keys=100, pairs=100, context=100,
+        name="attention", phase="decode", sequences=count, queries=1, keys=100, pairs=100,
+        context=100,
         heads=8, kv_heads=2, qk_dim=64, value_dim=64, key_bytes=512.0,
     )  # fmt: skip
     layer = ExpertLayer(count, 32, 32, 2, 8, 1, 1, gated=True)

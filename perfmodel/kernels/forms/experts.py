@@ -128,7 +128,7 @@ class ExpertsForm:
         return np.asarray(most * ((compute / most) ** p + (memory / most) ** p) ** (1 / p))
 
 
-def layer_shapes(
+def layer_shapes(  # noqa: PLR0913  (the sizes of a layer)
     tokens: Quantity,
     *,
     hidden: int,

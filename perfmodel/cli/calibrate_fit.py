@@ -1,0 +1,113 @@
+"""`perfmodel calibrate fit`: from measured tables to a device's calibration file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfmodel.cli.calibrate import app
+from perfmodel.cli.output import console, print_json, table
+from perfmodel.errors import InputError
+from perfmodel.specs.hardware import Hardware, hardware_dir, load_hardware
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from calibrate.write import FittedSet
+
+
+def default_path(hardware: Hardware, stack: str) -> Path:
+    """Where the calibration of a device and stack belongs in the checkout."""
+    return Path(str(hardware_dir())) / "calibrations" / f"{hardware.name}.{stack}.yaml"
+
+
+def _record(path: Path, sets: Mapping[str, FittedSet]) -> dict[str, Any]:
+    return {
+        "file": str(path),
+        "sets": {
+            name: {
+                "rows": len(fitted.calibrated.used),
+                "at_bound": list(fitted.calibrated.fitted.at_bound),
+                "errors": {
+                    regime: {"rows": s.rows, "median": s.median, "p90": s.p90, "bias": s.bias}
+                    for regime, s in fitted.scores.items()
+                    if s.rows
+                },
+            }
+            for name, fitted in sets.items()
+        },
+    }
+
+
+def _show(path: Path, sets: Mapping[str, FittedSet]) -> None:
+    made = table(
+        "Errors on rows that the fits didn't see, in %",
+        [("Set", "left"), ("Fitted on", "right"), ("Tested on", "right"), ("Median", "right"),
+         ("90th pct", "right"), ("Bias", "right"), ("In interval", "right"), ("At bound", "left")],
+    )  # fmt: skip
+    for name, fitted in sets.items():
+        s = fitted.scores["all"]
+        figures = (
+            [f"{x:.1f}" for x in (s.median, s.p90, s.bias, s.coverage)] if s.rows else ["–"] * 4
+        )
+        stuck = ", ".join(fitted.calibrated.fitted.at_bound)
+        made.add_row(name, str(len(fitted.calibrated.used)), str(s.rows), *figures, stuck)
+    out = console()
+    out.print(made)
+    out.print(f"written: {path}")
+
+
+@app.command("fit")
+def fit(
+    tables: Annotated[list[Path], typer.Argument(help="Measured tables, or folders of them.")],
+    hardware: Annotated[str, typer.Option("--hardware", "-H", help="The device measured.")],
+    stack: Annotated[
+        str, typer.Option("--stack", help="Software whose kernels were measured: vllm, torch, …")
+    ] = "vllm",
+    rows: Annotated[
+        int, typer.Option("--rows", min=30, help="Per family and format, at most.")
+    ] = 300,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File to write (default: the device's own).")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Fit kernel models on measured rows and test them on the rows left over.
+
+    At most --rows of each family and format are used, chosen to cover the shapes.
+    """
+    try:
+        from calibrate.fit_device import fit_tables, read_measured  # noqa: PLC0415
+        from calibrate.write import Provenance, today, write_calibration  # noqa: PLC0415
+    except ImportError as error:
+        raise InputError(f"{error.name} is missing: pip install 'perfmodel[calibrate]'") from None
+    profile = load_hardware(hardware)
+    path = out or default_path(profile, stack)
+    if path.exists() and not force:
+        raise InputError(f"{path}: exists already; give --force to replace it, or --out")
+    measured = read_measured(tables, profile)
+    with console_progress() as say:
+        sets = fit_tables(measured.tables, profile, rows, say)
+    about = Provenance(profile.name, stack, measured.release, today(), measured.source)
+    write_calibration(path, about, sets)
+    if as_json:
+        print_json(_record(path, sets))
+    else:
+        _show(path, sets)
+
+
+class console_progress:  # noqa: N801  (used as a function)
+    """A line on stderr that says which set is being fitted."""
+
+    def __enter__(self) -> Any:
+        from rich.console import Console  # noqa: PLC0415
+
+        self._status = Console(stderr=True).status("fitting")
+        self._status.start()
+        return lambda name: self._status.update(f"fitted {name}")
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
