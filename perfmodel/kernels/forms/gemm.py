@@ -154,12 +154,13 @@ class GemmForm:
         return time * (1 - kept * gain / (1 + gain))
 
     def features(self, chip: Chip, shapes: Shapes) -> Array:
-        """Logs of the sizes, tiles per SM, the tile's rows and their fill; 1 for a vector."""
+        """Logs of sizes, tiles per SM, tile rows and bytes; the fill of rows; 1 for a vector."""
         m, n, k = (size.ravel() for size in _sizes(shapes))
         rows = self._tile_rows(m, n)
         load = np.ceil(m / 128) * np.ceil(n / 128) / chip.sm_count
         fill = np.log(np.ceil(m / rows) * rows / m)
-        logs = [np.log(size) for size in (m, n, k, load, rows)]
+        traffic = self.input_bytes * m * k + self.weight_bytes * k * n + self.output_bytes * m * n
+        logs = [np.log(size) for size in (m, n, k, load, rows, traffic)]
         return np.stack([*logs, fill, self._vector(m)], axis=1)
 
     def _vector(self, m: Array) -> Array:
