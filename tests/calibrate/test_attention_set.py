@@ -38,14 +38,16 @@ def test_unseen_calls_of_an_h100_are_predicted(family, median, p90):
 
 
 def test_a_cold_call_takes_no_less_than_a_repeated_one():
-    table = measured("attention_decode").sample(1500, random_state=0)
-    fitted, _ = calibrate_attention("attention_decode", table, load_hardware("h100-sxm"), folds=0)
+    # 96 MB of L2 hold what an L40S reads at 864 GB/s: repeated calls are up to 4 times faster.
+    table = measured("attention_decode", "l40s").sample(1500, random_state=0)
+    hardware = load_hardware("l40s")
+    fitted, _ = calibrate_attention("attention_decode", table, hardware)
     shapes, _ = rows_of(table)
     warm, _, _ = fitted.predict(shapes)
-    form = attention_form("attention_decode", "bfloat16", load_hardware("h100-sxm"), cold=True)
+    form = attention_form("attention_decode", "bfloat16", hardware, cold=True)
     cold, _, _ = fitted.predict(shapes, form=form)
     assert (cold >= warm * (1 - 1e-9)).all()
-    assert np.max(cold / warm) > 1.2
+    assert np.max(cold / warm) > 1.5
 
 
 def test_repeated_keys_count_once_at_their_median():
