@@ -127,4 +127,4 @@ def _routing(distribution: str) -> float:
 
 def _not_gated(shapes: Mapping[str, Array]) -> Array:
     """Rows whose model's experts have no gate: the Nemotron 3 family's sizes, by what is known."""
-    return np.asarray((shapes["topk"] == 22) | (shapes["inter"] == 1856))  # noqa: PLR2004
+    return np.asarray((shapes["topk"] == 22) | (shapes["inter"] == 1856))

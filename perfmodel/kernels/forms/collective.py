@@ -1,8 +1,9 @@
 """Collectives of one group of GPUs: latency and volume over a link, three protocols.
 
 A small message goes by a protocol that stores data and flag together: low latency, low rate; a
-middle one stores a flag per line: a little later, quicker. A large one goes in chunks along the ring, whose fill costs the geometric mean of latency and
-volume: with chunks of the best size, (√latency + √(volume/rate))². The quicker protocol is taken.
+middle one stores a flag per line: a little later, quicker. A large one goes in chunks along the
+ring, whose fill costs the geometric mean of latency and volume, as where chunks have their best
+size: (√latency + √(volume/rate))². The quickest is taken.
 """
 
 from __future__ import annotations
