@@ -155,7 +155,7 @@ def outside(features: Array, low: Array, high: Array) -> Array:
 
 
 def held_out(
-    fit: CalibratedSet, shapes: Shapes, measured_s: Array, rows: Array | None = None
+    fit: CalibratedSet, shapes: Shapes, measured_s: Array, rows: Indices | None = None
 ) -> dict[str, Score]:
     """Scores on the rows that weren't used: all, each regime, and those above 10 µs."""
     measured = np.asarray(measured_s, dtype=np.float64)

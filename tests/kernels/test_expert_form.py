@@ -150,7 +150,7 @@ def test_known_parameters_are_recovered():
     rng = np.random.default_rng(3)
     count = 300
     shapes = layer_shapes(
-        2.0 ** rng.integers(0, 15, count),
+        np.asarray(2.0 ** rng.integers(0, 15, count), dtype=np.float64),
         hidden=rng.choice([2048, 4096, 7168], count),
         inter=rng.choice([768, 1536, 4096], count),
         topk=rng.choice([2, 4, 8], count),
