@@ -138,7 +138,7 @@ def intervals(left_out: Array, regime: Array, names: tuple[str, ...]) -> dict[st
 
 
 def held_out(
-    fit: CalibratedSet, shapes: Shapes, measured_s: Array, rows: Array | None = None
+    fit: CalibratedSet, shapes: Shapes, measured_s: Array, rows: Indices | None = None
 ) -> dict[str, Score]:
     """Scores on the rows that weren't used: all, each regime, and those above 10 µs."""
     measured = np.asarray(measured_s, dtype=np.float64)

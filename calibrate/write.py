@@ -147,5 +147,7 @@ def write_calibration(path: Path, about: Provenance, sets: Mapping[str, FittedSe
         InputError: a value that the file's reader would refuse; nothing is written then.
     """
     record = calibration_record(about, sets)
-    text = yaml.safe_dump(record, sort_keys=False, width=1000, allow_unicode=True)
+    text = yaml.safe_dump(
+        record, sort_keys=False, width=1000, allow_unicode=True, default_flow_style=None
+    )
     write_whole(path, HEADER + text)

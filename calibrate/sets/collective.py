@@ -1,4 +1,4 @@
-"""Collectives: from a table of one device's measured calls to a calibrated set per operation."""
+"""Collectives: from a table of measured calls of one device to a calibrated set an operation."""
 
 from __future__ import annotations
 

@@ -48,9 +48,8 @@ def test_one_expert_is_two_dense_products():
     tokens, hidden, inter = 16384, 4096, 8192
     one = seconds(BARE, tokens=tokens, hidden=hidden, inter=inter, topk=1, experts=1)
     flops = 2 * tokens * hidden * 3 * inter
-    assert one == pytest.approx(flops / (BARE["compute"] * H100.peak), rel=0.15)
-    # the soft minimum of twelve tiles that cost the same lies below each of them
-    assert one <= flops / (BARE["compute"] * H100.peak) * 1.01
+    # the soft minimum of twelve tiles that cost the same is 12^(-1/12) of one's
+    assert one == pytest.approx(12 ** (-1 / 12) * flops / (BARE["compute"] * H100.peak), rel=0.02)
 
 
 def test_balanced_experts_do_the_work_of_a_dense_layer():
@@ -109,17 +108,17 @@ def test_the_older_rule_gives_few_tokens_to_the_first_rank():
 @given(
     chip=st.sampled_from([H100, WHOLE]),
     tokens=st.integers(1, 2**20),
-    hidden=st.integers(1, 2**15),
-    inter=st.integers(1, 2**15),
+    width=st.tuples(st.integers(1, 2**15), st.integers(1, 2**15)),
     topk=st.integers(1, 16),
     spare=st.integers(0, 500),
     ranks=st.integers(1, 64),
     gated=st.booleans(),
     routing=st.sampled_from([EVEN, UNIFORM]),
 )
-def test_any_layer_takes_a_positive_finite_time_that_grows(  # noqa: PLR0917
-    chip, tokens, hidden, inter, topk, spare, ranks, gated, routing
+def test_any_layer_takes_a_positive_finite_time_that_grows(
+    chip, tokens, width, topk, spare, ranks, gated, routing
 ):
+    hidden, inter = width
     given = {
         "tokens": tokens,
         "hidden": hidden,
@@ -151,7 +150,7 @@ def test_known_parameters_are_recovered():
     rng = np.random.default_rng(3)
     count = 300
     shapes = layer_shapes(
-        2.0 ** rng.integers(0, 15, count),
+        np.asarray(2.0 ** rng.integers(0, 15, count), dtype=np.float64),
         hidden=rng.choice([2048, 4096, 7168], count),
         inter=rng.choice([768, 1536, 4096], count),
         topk=rng.choice([2, 4, 8], count),
@@ -162,7 +161,7 @@ def test_known_parameters_are_recovered():
     measured = FORM.seconds(H100, true, shapes) * np.exp(rng.normal(0, 0.01, count))
     fitted = fit_form(FORM, H100, shapes, measured, starts=1)
     assert np.median(np.abs(fitted.log_residuals)) < 0.015
-    for name, rel in (("start", 0.1), ("memory", 0.05), ("compute", 0.1)):
+    for name, rel in (("start", 0.1), ("memory", 0.05), ("hidden_passes", 0.1)):
         assert fitted.values[name] == pytest.approx(true[name], rel=rel)
 
 

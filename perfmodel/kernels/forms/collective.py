@@ -2,8 +2,8 @@
 
 A small message goes by a protocol that stores data and flag together: low latency, low rate; a
 middle one stores a flag per line: a little later, quicker. A large one goes in chunks along the
-ring, whose fill costs the geometric mean of latency and volume: with chunks of the best size,
-(√latency + √(volume/rate))². The quicker protocol is taken.
+ring, whose fill costs the geometric mean of latency and volume, as where chunks have their best
+size: (√latency + √(volume/rate))². The quickest is taken.
 """
 
 from __future__ import annotations
@@ -115,4 +115,4 @@ class CollectiveForm:
     def regime(self, shapes: Shapes) -> Array:
         """0 up to 64 KiB, 1 up to 4 MiB, 2 above."""
         size = np.asarray(shapes["message_bytes"])
-        return (size > SMALL).astype(np.intp) + (size > MIDDLE)
+        return np.where(size > MIDDLE, 2.0, np.where(size > SMALL, 1.0, 0.0))

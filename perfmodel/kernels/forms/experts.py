@@ -19,6 +19,8 @@ from perfmodel.units import MICROSECOND
 TILE_COLUMNS = (32, 64, 128)
 SOFTNESS = 12.0
 """Exponent of the soft minimum over tiles."""
+BLOCK_OVERLAP = 3.0
+"""Exponent of the norm of a block's arithmetic and its loads: smooth, so that both can be fitted."""
 ALIGNMENT = 16
 """Elements: narrower kernels load 16-byte vectors only where inter/tp is a multiple of this."""
 LOAD_BYTES = 64.0
@@ -128,13 +130,13 @@ class ExpertsForm:
         return np.asarray(most * ((compute / most) ** p + (memory / most) ** p) ** (1 / p))
 
 
-def layer_shapes(  # noqa: PLR0913  (the sizes of a layer)
+def layer_shapes(  # noqa: PLR0913  (an expert layer has as many sizes)
     tokens: Quantity,
     *,
-    hidden: int,
-    inter: int,
-    topk: int,
-    experts: int,
+    hidden: Quantity,
+    inter: Quantity,
+    topk: Quantity,
+    experts: Quantity,
     weight_bytes: float,
     moe_tp: int = 1,
     moe_ep: int = 1,
@@ -192,7 +194,8 @@ def _tiles(chip: Chip, v: Values, s: Shapes, columns: Array, depth: Array) -> Ar
         # a block moves its operands only as fast as it can have loads in flight
         wide = s["weight_bytes"]
         moved = bn * wide + bm * np.minimum(wide, RESULT_BYTES)
-        per_k = np.maximum(per_k, moved / (v["block_rate"] * LOAD_BYTES * chip.clock_hz))
+        load = moved / (v["block_rate"] * LOAD_BYTES * chip.clock_hz)
+        per_k = (per_k**BLOCK_OVERLAP + load**BLOCK_OVERLAP) ** (1 / BLOCK_OVERLAP)
     hard = v["wave"] / (1 + v["wave"])
     x = np.stack([np.broadcast_to(c, shape) for c in counts]) * np.ceil(columns / bn) / sm
     waves = np.maximum(1.0, hard * np.ceil(x) + (1 - hard) * x)

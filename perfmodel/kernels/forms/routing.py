@@ -187,4 +187,4 @@ def _heaviest(groups: Array) -> Array:
     pick = groups[np.arange(len(groups)), groups.sum(axis=2).argmax(axis=1)]
     parts = [pick.sum(axis=1), (pick > 0).sum(axis=1)]
     parts += [np.ceil(pick / bm).sum(axis=1) for bm in TILE_ROWS]
-    return np.maximum(np.stack([p.mean() for p in parts]), 1.0)
+    return np.asarray(np.maximum(np.stack([p.mean() for p in parts]), 1.0))
