@@ -14,6 +14,7 @@ from calibrate.published.refit import refit, write_preset
 from calibrate.published.report import report
 from calibrate.published.room import rooms
 from perfmodel.kernels.calibration import load_calibration
+from perfmodel.kernels.choice import available
 from perfmodel.specs.engine import load_engine
 
 KEPT = {"vllm"}
@@ -22,8 +23,8 @@ KEPT = {"vllm"}
 
 def calibration_name() -> str:
     """What turned work into time."""
-    calibration = load_calibration()
-    return f"{calibration.origin} ({calibration.hardware}.{calibration.stack})"
+    fitted = ", ".join(f"{name}.{'/'.join(stacks)}" for name, stacks in available().items())
+    return f"{load_calibration().origin} shares, and where there is one the kernels of {fitted}"
 
 
 def main(arguments: list[str] | None = None) -> int:

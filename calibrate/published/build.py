@@ -12,9 +12,8 @@ import numpy as np
 from calibrate.published.cases import Case, Setting
 from calibrate.step_table import StepTable, TableBuilder
 from perfmodel.inference.engine_kernels import EngineDevice
+from perfmodel.inference.estimate import device_model
 from perfmodel.inference.plan import Plan, make_plan
-from perfmodel.kernels.calibration import load_calibration
-from perfmodel.kernels.timing import DeviceModel
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.engine import load_engine
 from perfmodel.specs.hardware import Hardware, load_hardware
@@ -74,7 +73,7 @@ def plan_of(setting: Setting, workload: Workload) -> tuple[Plan, EngineDevice]:
     """The plan, and the calibrated device under the preset's kernels."""
     hardware = hardware_of(setting)
     plan = make_plan(model_of(setting), hardware, workload, deployment_of(setting))
-    device = DeviceModel(hardware, load_calibration(), plan.deployment.execution)
+    device = device_model(hardware, plan)
     return plan, EngineDevice(device, load_engine(setting.preset).kernels)
 
 

@@ -12,6 +12,7 @@ from perfmodel.inference.phase import Cost, Device, PhaseCost
 from perfmodel.inference.plan import Plan, make_plan
 from perfmodel.inference.steps import decode_all, decode_step, prefill
 from perfmodel.kernels.calibration import load_calibration
+from perfmodel.kernels.choice import GENERIC, choose_calibration
 from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.quantity import Array, Quantity, as_quantity
 from perfmodel.specs.deployment import Deployment
@@ -51,7 +52,7 @@ class Estimate:
     workload: Workload
     plan: Plan
     calibration: str
-    """What turned work into time: ``datasheet roof`` or the calibration's origin and stack."""
+    """What turned work into time: the datasheet's roof, or a calibration's origin and stack."""
     prefill: Phase
     decode: Phase
     """The decode step at the mean context."""
@@ -142,6 +143,15 @@ def _ridge_point(plan: Plan, device: DeviceModel) -> float:
     return device.peak(main) / device.hardware.memory_bandwidth
 
 
+def device_model(hardware: Hardware, plan: Plan, *, roofline_only: bool = False) -> DeviceModel:
+    """The device with the best calibration it has: its own, a relative's, or the generic one."""
+    if roofline_only:
+        return DeviceModel(hardware, None)
+    stack = plan.deployment.stack
+    choice = None if stack == GENERIC else choose_calibration(hardware, stack)
+    return DeviceModel(hardware, load_calibration(), plan.deployment.execution, choice)
+
+
 def estimate(
     model: Model | str,
     hardware: Hardware | str,
@@ -166,8 +176,7 @@ def estimate(
     hardware = load_hardware(hardware) if isinstance(hardware, str) else hardware
     workload = workload or Workload()
     plan = make_plan(model, hardware, workload, deployment or Deployment())
-    calibration = None if roofline_only else load_calibration()
-    device = DeviceModel(hardware, calibration, plan.deployment.execution)
+    device = device_model(hardware, plan, roofline_only=roofline_only)
     runs: Device = device
     host = None
     if not roofline_only:
@@ -180,7 +189,7 @@ def estimate(
         hardware=hardware,
         workload=workload,
         plan=plan,
-        calibration="datasheet roof" if calibration is None else calibration.origin,
+        calibration=device.label,
         prefill=Phase(prefill(model, workload, plan, runs, host), new_tokens, ridge),
         decode=Phase(decode_step(model, workload, plan, runs, host), workload.batch, ridge),
         decode_total=decode_all(model, workload, plan, runs, host),

@@ -11,6 +11,8 @@ from perfmodel.errors import UnknownNameError
 from perfmodel.kernels.calibration_file import Calibrated, load_calibrated
 from perfmodel.specs.hardware import Hardware, hardware_dir, load_hardware
 
+GENERIC = "generic"
+"""The stack that stands for no calibration: assumed shares for all devices."""
 Origin = Literal["fitted", "transferred"]
 TRANSFER_WIDENS = 1.5
 """Factor on an interval's log width when another device's parameters are used: assumed, after

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from perfmodel.kernels.forms.base import Form, Shapes
 from perfmodel.kernels.forms.routing import UNIFORM, with_load
 from perfmodel.operators.quantity import Quantity, maximum
@@ -31,6 +33,16 @@ class Request:
     """Whether the learned correction applies: it doesn't to formats it wasn't learned on."""
     prepare: Callable[[Shapes], Shapes] | None = None
     """What completes the shapes once they are arrays of one length."""
+
+
+def flat_shapes(request: Request) -> tuple[Shapes, tuple[int, ...]]:
+    """A request's shapes as arrays of one length, and the shape that they broadcast to."""
+    sizes = [np.asarray(size, dtype=np.float64) for size in request.shapes.values()]
+    arrays = np.broadcast_arrays(*sizes)
+    flat: Shapes = {n: a.ravel() for n, a in zip(request.shapes, arrays, strict=True)}
+    if request.prepare is not None:
+        flat = request.prepare(flat)
+    return flat, arrays[0].shape
 
 
 def variant(form: Form, changes: Mapping[str, object] | None) -> Form:

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
 from perfmodel.kernels.calibration import Calibration
 from perfmodel.kernels.calibration_file import LoadedSet
 from perfmodel.kernels.choice import TRANSFER_WIDENS, Choice
 from perfmodel.kernels.forms.base import Chip, Shapes
-from perfmodel.kernels.requests import Request, request_of, variant
-from perfmodel.operators.quantity import Quantity, as_quantity, maximum, where
+from perfmodel.kernels.forms.gemm_stack import block_kernel
+from perfmodel.kernels.requests import Request, flat_shapes, request_of, variant
+from perfmodel.operators.quantity import Array, Quantity, as_quantity, maximum, where
 from perfmodel.operators.record import Collective, Elementwise, Operator
 from perfmodel.specs.hardware import Hardware
 from perfmodel.units import MICROSECOND
@@ -64,6 +66,13 @@ class DeviceModel:
     execution: Literal["graph", "eager"] = "graph"
     choice: Choice | None = None
     """Calibrated sets that price the families they cover; the shares price the rest."""
+
+    @property
+    def label(self) -> str:
+        """What an output says of the numbers' origin."""
+        if self.calibration is None:
+            return "datasheet roof"
+        return self.calibration.origin if self.choice is None else self.choice.label
 
     def peak(self, arithmetic: str) -> float:
         """Dense peak in FLOP/s of a multiply-add that the device has.
@@ -128,39 +137,62 @@ class DeviceModel:
             covered = any(name.startswith("experts.") for name in sets)
             return self._inside_another() if covered else None
         request = request_of(operator)
-        if request is None or request.set_name not in sets:
+        if request is None:
             return None
         link = 0.0
         if isinstance(operator, Collective):
             link, inside = self.wire_rate(operator.span)
             if not inside or operator.ranks < 2:
                 return None
-        found = sets[request.set_name]
-        if found.arithmetic != "none" and self.hardware.peak(found.arithmetic) is None:
+        flat, shape = flat_shapes(request)
+        parts = self._parts(request, flat)
+        if not parts:
             return None
-        return self._predict(operator, request, found, link)
-
-    def _predict(
-        self, operator: Operator, request: Request, found: LoadedSet, link: float
-    ) -> KernelTime:
-        names, sizes = list(request.shapes), list(request.shapes.values())
-        arrays = np.broadcast_arrays(*(np.asarray(size, dtype=np.float64) for size in sizes))
-        shape = arrays[0].shape
-        flat: Shapes = {name: array.ravel() for name, array in zip(names, arrays, strict=True)}
-        if request.prepare is not None:
-            flat = request.prepare(flat)
-        ends = found.kernels.predict(
-            self.chip(found.arithmetic, link),
-            flat,
-            variant(found.kernels.form, request.changes),
-            corrected=request.corrected,
-        )
+        ends = self._predict(request, flat, parts, link)
         time, low, high = (as_quantity(request.share * end.reshape(shape)) for end in ends)
-        assert self.choice is not None  # noqa: S101  (the caller looked)
         if self.choice.origin == "transferred" or not request.corrected:
             low = time * (low / time) ** TRANSFER_WIDENS
             high = time * (high / time) ** TRANSFER_WIDENS
         return self._measured_time(operator, time, low, high, link)
+
+    def _parts(self, request: Request, flat: Shapes) -> list[tuple[NDArray[np.bool_], LoadedSet]]:
+        """Which set prices which of the shapes; nothing where one of them has none."""
+        assert self.choice is not None  # noqa: S101  (the caller looked)
+        sets = self.choice.calibrated.sets
+        count = len(next(iter(flat.values())))
+        if request.set_name == "gemm.fp8_block" and request.set_name not in sets:
+            kernels = np.asarray(block_kernel(self.hardware, flat))
+        else:
+            kernels = np.full(count, "")
+        parts = []
+        for kernel in np.unique(kernels):
+            name = f"{request.set_name}.{kernel}" if kernel else request.set_name
+            found = sets.get(name)
+            if found is None or not self._computes(found):
+                return []
+            parts.append((kernels == kernel, found))
+        return parts
+
+    def _computes(self, found: LoadedSet) -> bool:
+        return found.arithmetic == "none" or self.hardware.peak(found.arithmetic) is not None
+
+    def _predict(
+        self,
+        request: Request,
+        flat: Shapes,
+        parts: list[tuple[NDArray[np.bool_], LoadedSet]],
+        link: float,
+    ) -> tuple[Array, Array, Array]:
+        time, low, high = (np.empty(len(parts[0][0])) for _ in range(3))
+        for mask, found in parts:
+            predicted = found.kernels.predict(
+                self.chip(found.arithmetic, link),
+                {name: size[mask] for name, size in flat.items()},
+                variant(found.kernels.form, request.changes),
+                corrected=request.corrected,
+            )
+            time[mask], low[mask], high[mask] = predicted
+        return time, low, high
 
     def _measured_time(
         self, operator: Operator, time: Quantity, low: Quantity, high: Quantity, link: float

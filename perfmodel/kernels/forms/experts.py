@@ -20,7 +20,7 @@ TILE_COLUMNS = (32, 64, 128)
 SOFTNESS = 12.0
 """Exponent of the soft minimum over tiles."""
 BLOCK_OVERLAP = 3.0
-"""Exponent of the norm of a block's arithmetic and its loads: smooth, so that both can be fitted."""
+"""Exponent of the norm of a block's arithmetic and loads: smooth, so that both can be fitted."""
 ALIGNMENT = 16
 """Elements: narrower kernels load 16-byte vectors only where inter/tp is a multiple of this."""
 LOAD_BYTES = 64.0
