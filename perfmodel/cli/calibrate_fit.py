@@ -42,20 +42,22 @@ def _record(path: Path, sets: Mapping[str, FittedSet]) -> dict[str, Any]:
 
 
 def _show(path: Path, sets: Mapping[str, FittedSet]) -> None:
+    heads = ("Used", "Tested", "Median", "90th", "Bias", "Covered")
     made = table(
-        "Errors on rows that the fits didn't see, in %",
-        [("Set", "left"), ("Fitted on", "right"), ("Tested on", "right"), ("Median", "right"),
-         ("90th pct", "right"), ("Bias", "right"), ("In interval", "right"), ("At bound", "left")],
-    )  # fmt: skip
+        "Errors in % on rows that the fits didn't see; share of them in the 90 % interval",
+        [("Set", "left"), *((head, "right") for head in heads)],
+    )
+    stuck = []
     for name, fitted in sets.items():
         s = fitted.scores["all"]
-        figures = (
-            [f"{x:.1f}" for x in (s.median, s.p90, s.bias, s.coverage)] if s.rows else ["–"] * 4
-        )
-        stuck = ", ".join(fitted.calibrated.fitted.at_bound)
-        made.add_row(name, str(len(fitted.calibrated.used)), str(s.rows), *figures, stuck)
+        values = (s.median, s.p90, s.bias, s.coverage)
+        figures = [f"{value:.1f}" if s.rows else "–" for value in values]
+        made.add_row(name, str(len(fitted.calibrated.used)), str(s.rows), *figures)
+        stuck += [f"{name}: {p}" for p in fitted.calibrated.fitted.at_bound]
     out = console()
     out.print(made)
+    if stuck:
+        out.print(f"At a bound, where the form fails: {'; '.join(stuck)}.")
     out.print(f"written: {path}")
 
 

@@ -1,0 +1,150 @@
+"""Shipped calibrations: they load, say their errors, and price what an estimate asks."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import yaml
+
+import perfmodel
+from perfmodel.errors import InputError
+from perfmodel.kernels.calibration import load_calibration
+from perfmodel.kernels.calibration_file import decode, encode, load_calibrated, read_calibration
+from perfmodel.kernels.choice import available, choose_calibration
+from perfmodel.kernels.timing import DeviceModel
+from perfmodel.operators.context import Step
+from perfmodel.operators.record import Collective, Elementwise, Gemm
+from perfmodel.operators.sharding import Parallel
+from perfmodel.operators.step import step_operators
+from perfmodel.specs.hardware import load_hardware
+
+FILES = [(h, s, p) for h, stacks in available().items() for s, p in stacks.items()]
+VLLM = [name for name, stack, _ in FILES if stack == "vllm"]
+
+
+def device(name, stack=None, execution="graph"):
+    hardware = load_hardware(name)
+    return DeviceModel(hardware, load_calibration(), execution, choose_calibration(hardware, stack))
+
+
+def test_the_five_devices_are_calibrated():
+    assert {"a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200-sxm", "l40s"} <= set(VLLM)
+
+
+@pytest.mark.parametrize(("hardware", "stack", "path"), FILES)
+def test_a_file_loads_and_says_its_errors(hardware, stack, path):
+    file = read_calibration(path)
+    assert (file.hardware, file.stack) == (hardware, stack)
+    for name, record in file.sets.items():
+        assert record.rows <= 300, name
+        assert record.errors["all"].rows > 0, name
+    assert load_calibrated(path).sets.keys() == file.sets.keys()
+
+
+@pytest.mark.parametrize("hardware", VLLM)
+def test_no_kernel_beats_the_roof_and_none_is_sure(hardware):
+    model = perfmodel.load_model("llama-3.1-8b")
+    d = device(hardware)
+    for batch, new, phase in ((1, 1, "decode"), (64, 1, "decode"), (1, 4096, "prefill")):
+        for op in step_operators(model, Step(phase, batch, new, 1000), parallel=Parallel(tp=2)):
+            kernel = d.time(op)
+            assert np.isfinite(kernel.time_s)
+            assert kernel.roof_s <= kernel.low_s <= kernel.time_s <= kernel.high_s
+            assert kernel.high_s > kernel.time_s
+
+
+@pytest.mark.parametrize("hardware", VLLM)
+@pytest.mark.parametrize("size", ["m", "n", "k"])
+def test_gemms_grow_up_to_the_tiles_steps(hardware, size):
+    """Doubling a size never saves more than 10 %: kernels change, and rows say so."""
+    d = device(hardware)
+    shapes = {"m": 64, "n": 4096, "k": 4096}
+    times = []
+    for value in 2.0 ** np.arange(5, 16):
+        s = shapes | {size: int(value)}
+        op = Gemm(name="g", weight_bytes=2 * s["n"] * s["k"], **s)
+        times.append(float(d.time(op).time_s))
+    assert np.all(np.diff(np.log(times)) > -0.1)
+
+
+def test_arrays_are_as_scalars():
+    model = perfmodel.load_model("mixtral-8x7b")
+    d = device("h100-sxm")
+    batches = np.array([1.0, 7.0, 64.0])
+    many = step_operators(model, Step("decode", batches, 1, 1000), parallel=Parallel(tp=4))
+    for i, batch in enumerate(batches):
+        one = step_operators(model, Step("decode", int(batch), 1, 1000), parallel=Parallel(tp=4))
+        for a, b in zip(many, one, strict=True):
+            at = np.broadcast_to(d.time(a).time_s, batches.shape)[i]
+            assert at == pytest.approx(float(d.time(b).time_s), rel=1e-12), a.name
+
+
+def test_a_relative_prices_what_was_not_measured():
+    own, other = choose_calibration(load_hardware("h100-sxm")), None
+    assert own is not None
+    assert own.origin == "fitted"
+    other = choose_calibration(load_hardware("h800-sxm"))  # the same chip, other links
+    assert other is not None
+    assert other.origin == "transferred"
+    assert other.calibrated.hardware in {"h100-sxm", "h200-sxm"}
+    assert choose_calibration(load_hardware("mi300x")) is None
+    gemm = Gemm(name="g", weight_bytes=2 * 4096 * 4096, m=64, n=4096, k=4096)
+    a, b = device("h100-sxm").time(gemm), device("h800-sxm").time(gemm)
+    assert (a.source, b.source) == ("fitted", "transferred")
+    assert b.high_s / b.time_s > a.high_s / a.time_s
+
+
+def test_generic_and_unknown_stacks():
+    deployment = perfmodel.Deployment(stack="generic")
+    assert perfmodel.estimate("llama-3.1-8b", "h100-sxm", None, deployment).calibration == "assumed"
+    with pytest.raises(InputError, match="--stack"):
+        perfmodel.estimate("llama-3.1-8b", "h100-sxm", None, perfmodel.Deployment(stack="tensorrt"))
+
+
+def test_what_a_fused_kernel_does_takes_no_time_of_its_own():
+    model = perfmodel.load_model("mixtral-8x7b")
+    d = device("h100-sxm")
+    for op in step_operators(model, Step("decode", 8, 1, 1000)):
+        if isinstance(op, Elementwise) and op.part_of == "experts":
+            assert d.time(op).time_s == 0
+            assert d.time(op).source == "in experts"
+
+
+def test_exchanges_between_nodes_are_not_priced_by_those_inside():
+    d = device("h100-sxm")
+    inside = Collective(name="a", kind="all_reduce", message_bytes=1e6, ranks=8, span=8)
+    assert d.time(inside).source == "fitted"
+    assert d.time(dataclasses.replace(inside, ranks=16, span=16)).source == "assumed"
+
+
+def test_an_eager_launch_comes_on_top():
+    gemm = Gemm(name="g", weight_bytes=2 * 64 * 64, m=1, n=64, k=64)
+    graph, eager = device("h100-sxm"), device("h100-sxm", execution="eager")
+    assert eager.time(gemm).time_s == pytest.approx(graph.time(gemm).time_s + eager.launch_s)
+
+
+def test_encoding_keeps_single_precision():
+    values = np.random.default_rng(0).normal(size=(7, 3))
+    np.testing.assert_allclose(decode(encode(values), (7, 3)), values, rtol=1e-6)
+
+
+WRONG = {
+    "form": ("form", "gemm-tyles"),
+    "facts": ("facts", {"library": "cublas", "tiles": 3}),
+    "parameters": ("parameters", {}),
+    "at_bound": ("at_bound", "none"),
+}
+
+
+@pytest.mark.parametrize("field", WRONG)
+def test_a_wrong_field_is_named(tmp_path, field):
+    path = available()["h100-sxm"]["vllm"]
+    data = yaml.load(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    key, value = WRONG[field]
+    data["sets"]["gemm.bf16"][key] = value
+    broken = tmp_path / "h100-sxm.vllm.yaml"
+    broken.write_text(yaml.safe_dump(data))
+    with pytest.raises(InputError, match=key) as caught:
+        load_calibrated(broken)
+    assert "\n" not in str(caught.value)
+    assert "h100-sxm.vllm.yaml" in str(caught.value)
