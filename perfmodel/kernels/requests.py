@@ -14,7 +14,7 @@ from perfmodel.kernels.forms.base import Form, Shapes
 from perfmodel.kernels.forms.routing import UNIFORM, with_load
 from perfmodel.operators.quantity import Quantity, maximum
 from perfmodel.operators.record import Attention, Collective, Gemm, GroupedGemm, Operator
-from perfmodel.specs.formats import FORMATS
+from perfmodel.specs.formats import number_format
 
 WIDE = {"bf16", "fp16", "fp32"}
 
@@ -51,7 +51,7 @@ def variant(form: Form, changes: Mapping[str, object] | None) -> Form:
 
 
 def _stored_bytes(name: str) -> float:
-    f = FORMATS[name]
+    f = number_format(name)
     per_block = f.scale_bits + f.zero_bits
     return (f.bits + (per_block / (f.block * f.block_rows) if f.grouping == "block" else 0)) / 8
 
