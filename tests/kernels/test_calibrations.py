@@ -1,6 +1,7 @@
 """Shipped calibrations: they load, say their errors, and price what an estimate asks."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -148,3 +149,11 @@ def test_a_wrong_field_is_named(tmp_path, field):
         load_calibrated(broken)
     assert "\n" not in str(caught.value)
     assert "h100-sxm.vllm.yaml" in str(caught.value)
+
+
+def test_the_docs_table_is_what_the_files_say():
+    from calibrate.error_table import with_table
+
+    page = Path(__file__).resolve().parents[2] / "docs" / "kernels.md"
+    text = page.read_text(encoding="utf-8")
+    assert with_table(text) == text
