@@ -11,11 +11,9 @@ import typer
 
 from perfmodel import __version__
 from perfmodel.cli.lazy import HELP, LazyGroup
+from perfmodel.cli.output import NARROWEST
 from perfmodel.cli.stream import WriteError, answers, complain, discard_output
 from perfmodel.errors import PerfmodelError
-
-NARROWEST = 60
-"""Columns below which tables aren't squeezed any further."""
 
 app = typer.Typer(
     name="perfmodel",

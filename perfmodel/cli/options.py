@@ -70,7 +70,7 @@ DEPLOYMENT = (
         "kv_cache", "--kv-cache-dtype --kv-cache", str,
         f"Cached keys and values: {_FORMATS}; auto: bf16.", _FORMAT,
     ),
-    _flag("engine", "--engine", str, f"An engine ({', '.join(engine_names())}), or a YAML file.", _ENGINE),
+    _flag("engine", "--engine", str, f"{', '.join(engine_names())}, or a YAML file.", _ENGINE),
     _flag(
         "execution", "--execution", Literal["graph", "eager"],
         "graph or eager: kernels replayed, or launched one by one.", _ENGINE,

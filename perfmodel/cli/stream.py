@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import sys
@@ -47,11 +46,10 @@ def _replaced(character: str, encoding: str) -> str:
     return character
 
 
-class Answer(io.TextIOBase):
+class Answer:
     """A stream that turns failures to write into `WriteError` and leaves no padding at ends."""
 
     def __init__(self, stream: TextIO) -> None:
-        super().__init__()
         self.stream = stream
 
     def __getattr__(self, name: str) -> Any:
@@ -59,7 +57,7 @@ class Answer(io.TextIOBase):
         return getattr(self.stream, name)
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]
+    def encoding(self) -> str:
         """The encoding of the stream below."""
         return self.stream.encoding
 
@@ -70,10 +68,6 @@ class Answer(io.TextIOBase):
     def fileno(self) -> int:
         """The descriptor of the stream below."""
         return self.stream.fileno()
-
-    def writable(self) -> bool:
-        """It is."""
-        return True
 
     def write(self, text: str) -> int:
         """Write, without the blanks that tables leave before a line's end.
@@ -114,11 +108,12 @@ def answers() -> Iterator[None]:
     before = sys.stdout
     if before is None:
         raise WriteError("standard output is closed")
-    sys.stdout = Answer(before)
+    answer = Answer(before)
+    sys.stdout = answer
     try:
         yield
     finally:
-        answer, sys.stdout = sys.stdout, before
+        sys.stdout = before
         answer.flush()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -106,7 +107,7 @@ def whole_number(low: int, high: int) -> BeforeValidator:
             return None  # the field's own type says whether it may be absent
         if isinstance(value, np.ndarray) and value.ndim == 0:
             value = value.item()
-        if not _is_number(value) or value != value:
+        if not _is_number(value) or math.isnan(value):
             raise PydanticCustomError("count", "a whole number is needed")
         if not low <= value <= high:
             raise _between(low, high)
@@ -122,9 +123,9 @@ def whole_numbers(low: int, high: int) -> BeforeValidator:
     one = whole_number(low, high).func
 
     def check(value: Any) -> Any:
-        if value is None or isinstance(value, str | bool) or _is_number(value):
-            if value is None:
-                raise PydanticCustomError("count", "a whole number is needed")
+        if value is None:
+            raise PydanticCustomError("count", "a whole number is needed")
+        if isinstance(value, str | bool) or _is_number(value):
             return one(value)  # type: ignore[call-arg]
         try:
             array = np.asarray(value)

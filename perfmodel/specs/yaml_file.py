@@ -110,7 +110,7 @@ def read_text(file: Path | Traversable) -> str:
         raise InputError(f"{shown}: is a folder; name the YAML file in it") from None
     except OSError as error:
         loop = error.errno == errno.ELOOP
-        what = "a symbolic link that leads back to itself" if loop else error.strerror
+        what = "a symbolic link that leads back to itself" if loop else str(error.strerror)
         raise InputError(f"{shown}: can't be read: {what}") from None
     except ValueError as error:  # a null byte in the path
         raise InputError(f"{shown}: can't be read: {one_line(str(error))}") from None

@@ -1,0 +1,71 @@
+"""What doesn't fit, on one line, and what would."""
+
+from __future__ import annotations
+
+from perfmodel.cli.text import binary, whole
+from perfmodel.errors import CapacityError
+from perfmodel.inference.estimate import Estimate
+
+
+def refuse_overflow(result: Estimate) -> None:
+    """Say what doesn't fit and what would mend it.
+
+    Raises:
+        CapacityError: where the batch doesn't fit.
+    """
+    memory = result.memory
+    if memory.fits:
+        return
+    head = f"{result.model.name} on {result.hardware.name}: "
+    if float(memory.kv_room_bytes) <= 0 and not memory.max_sequences:
+        raise CapacityError(f"{head}{_without_room(result)}")
+    raise CapacityError(f"{head}{_too_much_cache(result)}")
+
+
+def _kept_back(result: Estimate) -> str:
+    """The share that may be used, where the user set it below the engine's own."""
+    share = result.plan.deployment.gpu_memory_utilization or 1.0
+    return f"{share:g}" if share < result.plan.engine.gpu_memory_utilization else ""
+
+
+def _without_room(result: Estimate) -> str:
+    memory, share = result.memory, _kept_back(result)
+    parts = (
+        f"weights {binary(memory.weights_bytes)}, activation peak "
+        f"{binary(memory.activation_bytes)} and reserve {binary(memory.reserved_bytes)} per "
+        f"GPU leave no room for a cache in {binary(memory.capacity_bytes)}"
+    )
+    default = result.plan.engine.gpu_memory_utilization
+    gain = (default - float(share or default)) * memory.capacity_bytes
+    if share and float(memory.kv_room_bytes) + gain > 0:
+        return f"{parts}: raise --gpu-memory-utilization from {share} ({default:g} would do)"
+    remedies = ["raise --tp or --pp", "take smaller --weights"]
+    if float(memory.activation_bytes) > 0.02 * memory.capacity_bytes:
+        remedies.append("lower --max-num-seqs or --max-num-batched-tokens")
+    if share:
+        remedies.append(f"raise --gpu-memory-utilization from {share}")
+    return f"{parts}: {', '.join(remedies[:-1])} or {remedies[-1]}"
+
+
+def _too_much_cache(result: Estimate) -> str:
+    memory, load = result.memory, result.workload
+    length = whole(float(load.prompt) + float(load.output))
+    need = (
+        f"--batch {load.batch} at {load.prompt} + {load.output} tokens needs "
+        f"{binary(memory.required_bytes)} per GPU ({binary(memory.kv_bytes)} of them cache), "
+        f"and it has {binary(memory.capacity_bytes)}: "
+    )
+    context = f"{whole(float(memory.max_context))} tokens (prompt + output) at this batch"
+    if memory.max_sequences:
+        longer = f", or {context}" if memory.max_context else ""
+        return f"{need}at most --batch {memory.max_sequences} at this length{longer}"
+    remedies = [f"at most {context}"] if memory.max_context else ["shorter prompts"]
+    remedies.append("more GPUs (--tp, --pp)")
+    if result.plan.formats.cache.bits > 8:
+        remedies.append("--kv-cache-dtype fp8")
+    if _kept_back(result):
+        remedies.append(f"a --gpu-memory-utilization above {_kept_back(result)}")
+    return (
+        f"{need}not even one sequence of {length} tokens fits; what would: "
+        f"{', '.join(remedies[:-1])} or {remedies[-1]}"
+    )
