@@ -129,14 +129,17 @@ def command(
     workload: Workload,
     deployment: Deployment,
     roofline_only: Annotated[
-        bool, typer.Option("--roofline-only", help="The datasheet's roof: no calibration.")
+        bool,
+        typer.Option("--roofline-only", metavar="", help="The datasheet's roof: no calibration."),
     ] = False,
     explain: Annotated[
         Explain | None,
         typer.Option("--explain", help="operators or memory: every row of it.", metavar="<str>"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Rows for a spreadsheet.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="One JSON object.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", metavar="", help="Rows for a spreadsheet.")
+    ] = False,
 ) -> None:
     """Latency, throughput and memory of one deployment, and what limits them.
 

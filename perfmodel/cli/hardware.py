@@ -23,7 +23,7 @@ app = typer.Typer(
     context_settings=HELP,
     help="Accelerators that perfmodel knows.",
 )
-Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="One JSON object.")]
 Name = Annotated[str, typer.Argument(help="Name of a profile, or a YAML file.")]
 FORMATS = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4")
 
@@ -70,7 +70,7 @@ def list_hardware(as_json: Json = False) -> None:
     console().print(made)
 
 
-UNIT_SUFFIX = re.compile(r"_?(usd_per_hour|tflops|gb_s|gb|gib|mb|kb|mhz|w)(?=_|$)")
+UNIT_SUFFIX = re.compile(r"_(usd_per_hour|tflops|gb_s|gb|gib|mb|kb|mhz|w)(?=_|$)")
 """The unit in a key, which stands beside the figure instead."""
 
 

@@ -44,6 +44,7 @@ def memory_table(result: Estimate, *, detail: bool) -> Table:
     ]
     notes = [("", "left")] if detail or context else []
     made = table(None, [("Memory per GPU", "left"), ("", "right"), *notes])
+    made.columns[0].no_wrap = True
     for label, value, note in rows:
         made.add_row(label, value, note if detail else "") if notes else made.add_row(label, value)
     made.add_row("Longest context at this batch", _context(result), *([context] if notes else []))
@@ -69,7 +70,8 @@ def _held(result: Estimate) -> str:
 
 def _cache_label(result: Estimate) -> str:
     if not _has_cache(result):
-        return f"State ({_held(result)} sequences)"
+        plural = "" if float(result.workload.batch) == 1 else "s"
+        return f"State ({_held(result)} sequence{plural})"
     what = "KV cache, state" if _has_state(result) else "KV cache"
     length = whole(float(result.workload.prompt) + float(result.workload.output))
     return f"{what} ({_held(result)} × {length} tokens)"
@@ -129,7 +131,7 @@ def _reserve_note(result: Estimate) -> str:
 
 def _weights_note(result: Estimate) -> str:
     parallel = result.plan.parallel
-    layout = [f"{name} {ranks}" for name, ranks in parallel_sizes(result)]
+    layout = [f"{n} {ranks}" for n, ranks in parallel_sizes(result) if n in {"tp", "ep"}]
     stage = [f"stage {result.memory.stage + 1} of {parallel.pp}"] if parallel.pp > 1 else []
     return ", ".join([result.plan.deployment.weights, *layout, *stage])
 
@@ -142,7 +144,9 @@ def parallel_sizes(result: Estimate) -> list[tuple[str, int]]:
 
 def _context(result: Estimate) -> str:
     longest = float(result.memory.max_context)
-    return "any" if longest >= LARGEST else f"{whole(longest)} tokens"
+    if longest >= LARGEST:
+        return "any"
+    return f"{whole(longest)} tokens" if longest else "none"
 
 
 def _context_note(result: Estimate) -> str:

@@ -20,7 +20,7 @@ app = typer.Typer(
     context_settings=HELP,
     help="Models that perfmodel knows.",
 )
-Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="One JSON object.")]
 
 
 def _list_architectures(as_json: bool) -> None:
@@ -34,7 +34,10 @@ def _list_architectures(as_json: bool) -> None:
 @app.command("list")
 def list_models(
     architectures: Annotated[
-        bool, typer.Option("--architectures", help="Every model_type that can be read, instead.")
+        bool,
+        typer.Option(
+            "--architectures", metavar="", help="Every model_type that can be read, instead."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -40,32 +40,36 @@ def _without_room(result: Estimate) -> str:
     if share and float(memory.kv_room_bytes) + gain > 0:
         return f"{parts}: raise --gpu-memory-utilization from {share} ({default:g} would do)"
     remedies = ["raise --tp or --pp", "take smaller --weights"]
-    if float(memory.activation_bytes) > 0.02 * memory.capacity_bytes:
-        remedies.append("lower --max-num-seqs or --max-num-batched-tokens")
+    if -float(memory.kv_room_bytes) < float(memory.activation_bytes):
+        remedies.append("lower --max-num-seqs")
     if share:
         remedies.append(f"raise --gpu-memory-utilization from {share}")
-    return f"{parts}: {', '.join(remedies[:-1])} or {remedies[-1]}"
+    return f"{parts}: {_either(remedies)}"
+
+
+def _either(remedies: list[str]) -> str:
+    return f"{', '.join(remedies[:-1])}, or {remedies[-1]}" if remedies[1:] else remedies[0]
 
 
 def _too_much_cache(result: Estimate) -> str:
     memory, load = result.memory, result.workload
     length = whole(float(load.prompt) + float(load.output))
     need = (
-        f"--batch {load.batch} at {load.prompt} + {load.output} tokens needs "
+        f"--batch {load.batch} at {whole(load.prompt)} + {whole(load.output)} tokens needs "
         f"{binary(memory.required_bytes)} per GPU ({binary(memory.kv_bytes)} of them cache), "
         f"and it has {binary(memory.capacity_bytes)}: "
     )
-    context = f"{whole(float(memory.max_context))} tokens (prompt + output) at this batch"
+    longest = float(memory.max_context)
+    context = f"{whole(longest)} tokens (prompt + output) at this batch"
+    share = _kept_back(result)
+    more = [f"a --gpu-memory-utilization above {share}"] if share else []
     if memory.max_sequences:
-        longer = f", or {context}" if memory.max_context else ""
-        return f"{need}at most --batch {memory.max_sequences} at this length{longer}"
-    remedies = [f"at most {context}"] if memory.max_context else ["shorter prompts"]
-    remedies.append("more GPUs (--tp, --pp)")
+        most = f"at most --batch {memory.max_sequences} at this length"
+        return need + _either([most, *([context] if longest else []), *more])
+    remedies = [f"at most {context}" if longest else "shorter prompts", "more GPUs (--tp, --pp)"]
     if result.plan.formats.cache.bits > 8:
         remedies.append("--kv-cache-dtype fp8")
-    if _kept_back(result):
-        remedies.append(f"a --gpu-memory-utilization above {_kept_back(result)}")
     return (
         f"{need}not even one sequence of {length} tokens fits; what would: "
-        f"{', '.join(remedies[:-1])} or {remedies[-1]}"
+        f"{_either([*remedies, *more])}"
     )

@@ -86,7 +86,10 @@ def _shown(value: Any) -> str:
     """A value on one line, in a few words; Python refuses to print very long numbers."""
     if isinstance(value, int) and abs(value) >= 10**30:
         return "a number of over 30 digits"
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:
+        return "a very long number"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -107,7 +110,8 @@ def whole_number(low: int, high: int) -> BeforeValidator:
             return None  # the field's own type says whether it may be absent
         if isinstance(value, np.ndarray) and value.ndim == 0:
             value = value.item()
-        if not _is_number(value) or math.isnan(value):
+        nan = isinstance(value, float | np.floating) and math.isnan(value)
+        if nan or not _is_number(value):
             raise PydanticCustomError("count", "a whole number is needed")
         if not low <= value <= high:
             raise _between(low, high)

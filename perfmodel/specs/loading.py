@@ -119,8 +119,9 @@ def _printable(text: str) -> bool:
 
 
 def _is_hub_id(given: str) -> bool:
-    owner, slash, name = given.partition("/")
-    return bool(slash and owner.strip(".~ ") and name) and "/" not in name and _printable(given)
+    owner, _, name = given.partition("/")
+    plain = _printable(given) and "/" not in name and not name.endswith(".json")
+    return bool(plain and name and owner.strip(".~ "))
 
 
 def _unknown(given: str, *, is_path: bool) -> str:
