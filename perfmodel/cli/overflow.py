@@ -66,9 +66,11 @@ def _too_much_cache(result: Estimate) -> str:
     if memory.max_sequences:
         most = f"at most --batch {memory.max_sequences} at this length"
         return need + _either([most, *([context] if longest else []), *more])
-    remedies = [f"at most {context}" if longest else "shorter prompts", "more GPUs (--tp, --pp)"]
-    if result.plan.formats.cache.bits > 8:
-        remedies.append("--kv-cache-dtype fp8")
+    remedies = ["more GPUs (--tp, --pp)"]
+    if memory.kv_bytes_per_token > 0:  # a state is as large for a shorter prompt
+        remedies.insert(0, f"at most {context}" if longest else "shorter prompts")
+        if result.plan.formats.cache.bits > 8:
+            remedies.append("--kv-cache-dtype fp8")
     return (
         f"{need}not even one sequence of {length} tokens fits; what would: "
         f"{_either([*remedies, *more])}"

@@ -102,16 +102,16 @@ def _between(low: float, high: float) -> PydanticCustomError:
     return PydanticCustomError("range", f"out of range: from {low:,} to {high:,}")
 
 
-def whole_number(low: int, high: int) -> BeforeValidator:
-    """A whole number (Python's or numpy's, or a float without a fraction) within a range."""
+def whole_number(low: int, high: int, *, floats: bool = False) -> BeforeValidator:
+    """A whole number, Python's or numpy's, within a range; ``floats``: or one without fraction."""
 
     def check(value: Any) -> Any:
         if value is None:
             return None  # the field's own type says whether it may be absent
         if isinstance(value, np.ndarray) and value.ndim == 0:
             value = value.item()
-        nan = isinstance(value, float | np.floating) and math.isnan(value)
-        if nan or not _is_number(value):
+        real = isinstance(value, float | np.floating)
+        if not _is_number(value) or (real and (not floats or math.isnan(value))):
             raise PydanticCustomError("count", "a whole number is needed")
         if not low <= value <= high:
             raise _between(low, high)
@@ -124,7 +124,7 @@ def whole_number(low: int, high: int) -> BeforeValidator:
 
 def whole_numbers(low: int, high: int) -> BeforeValidator:
     """A whole number or an array of them within a range; arrays become float64."""
-    one = whole_number(low, high).func
+    one = whole_number(low, high, floats=True).func
 
     def check(value: Any) -> Any:
         if value is None:

@@ -38,7 +38,7 @@ class Workload(Case):
     """Tokens that are generated; the first comes out of the prefill."""
     cached_prefix: TokensOrZero = 0
     """Tokens of the prompt whose keys and values are in the cache already."""
-    prefill_chunk: Annotated[int | None, whole_number(1, LARGEST)] = None
+    prefill_chunk: Annotated[int | None, whole_number(1, LARGEST, floats=True)] = None
     """Tokens of one sequence that a prefill step processes at most; None: all at once."""
 
     @model_validator(mode="after")

@@ -49,7 +49,7 @@ WRONG = {
     "empty model": (("estimate", "", "-H", "h100-sxm"), "the name is empty"),
     "empty hardware": (("estimate", "llama-3.1-8b", "-H", ""), "the name is empty"),
     "folder for hardware": (("estimate", "llama-3.1-8b", "-H", str(ROOT)), "is a folder"),
-    "utilisation above one": ((*OK, "--gpu-memory-utilization", "1.5"), "utilization: out of range"),
+    "utilisation above one": ((*OK, "--gpu-memory-utilization", "1.5"), "out of range"),
     "fewer sequences than the batch": ((*OK, "-b", "64", "--max-num-seqs", "8"), "--max-num-seqs"),
     "a reserved length too short": (
         (*OK, "--kv-layout", "contiguous", "--max-model-len", "100"), "--max-model-len"

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,29 +39,30 @@ def test_workloads_are_compared():
     assert Workload() != "workload"
 
 
+api: Any = perfmodel  # what a checker would refuse
 WRONG = {
-    "batch: out of range": lambda: Workload(batch=0),
-    "batch: out of range: from 1": lambda: Workload(batch=10**6000),
-    "batch: a whole number is needed": lambda: Workload(batch=1.5),
-    "batch: a whole number is needed (got nan)": lambda: Workload(batch=float("nan")),
-    "batch: a whole number is needed, or": lambda: Workload(batch=[[1], [1, 2]]),
-    "prefill_chunk: a whole number": lambda: Workload(prefill_chunk=[1, 2]),
-    "cached_prefix: must be shorter": lambda: Workload(prompt=5, cached_prefix=5),
-    "the arrays of batch, prompt": lambda: Workload(batch=[1, 2], prompt=[1, 2, 3]),
-    "bacth: no field of a Workload; known: batch": lambda: Workload(bacth=1),
-    "tp: out of range": lambda: Deployment(tp=0),
-    "tp: a whole number is needed": lambda: Deployment(tp=True),
-    "weights: unknown number format 'x'": lambda: Deployment(weights="x"),
-    "execution: must be 'graph' or 'eager'": lambda: Deployment(execution="lazy"),
-    "workload: a perfmodel.Workload is needed": lambda: perfmodel.estimate(
+    "batch: out of range": lambda: api.Workload(batch=0),
+    "batch: out of range: from 1": lambda: api.Workload(batch=10**6000),
+    "batch: a whole number is needed": lambda: api.Workload(batch=1.5),
+    "batch: a whole number is needed (got nan)": lambda: api.Workload(batch=float("nan")),
+    "batch: a whole number is needed, or": lambda: api.Workload(batch=[[1], [1, 2]]),
+    "prefill_chunk: a whole number": lambda: api.Workload(prefill_chunk=[1, 2]),
+    "cached_prefix: must be shorter": lambda: api.Workload(prompt=5, cached_prefix=5),
+    "the arrays of batch, prompt": lambda: api.Workload(batch=[1, 2], prompt=[1, 2, 3]),
+    "bacth: no field of a Workload; known: batch": lambda: api.Workload(bacth=1),
+    "tp: out of range": lambda: api.Deployment(tp=0),
+    "tp: a whole number is needed": lambda: api.Deployment(tp=True),
+    "weights: unknown number format 'x'": lambda: api.Deployment(weights="x"),
+    "execution: must be 'graph' or 'eager'": lambda: api.Deployment(execution="lazy"),
+    "workload: a perfmodel.Workload is needed": lambda: api.estimate(
         "llama-3.1-8b", "h100-sxm", {"batch": 1}
     ),
-    "deployment: a perfmodel.Deployment is needed": lambda: perfmodel.estimate(
-        "llama-3.1-8b", "h100-sxm", Workload(), {"tp": 1}
+    "deployment: a perfmodel.Deployment is needed": lambda: api.estimate(
+        "llama-3.1-8b", "h100-sxm", api.Workload(), {"tp": 1}
     ),
-    "model: a name or a path": lambda: perfmodel.estimate(7, "h100-sxm"),
-    "hardware: a name or a path": lambda: perfmodel.estimate("llama-3.1-8b", 7),
-    "no interval is called 'foo'; known: ttft_s": lambda: perfmodel.estimate(
+    "model: a name or a path": lambda: api.estimate(7, "h100-sxm"),
+    "hardware: a name or a path": lambda: api.estimate("llama-3.1-8b", 7),
+    "no interval is called 'foo'; known: ttft_s": lambda: api.estimate(
         "llama-3.1-8b", "h100-sxm"
     ).interval("foo"),
 }
