@@ -161,9 +161,9 @@ def _exceptions(model: Model) -> set[Scheme]:
 def _format_notes(
     model: Model, hardware: Hardware, formats: Formats, checkpoint: CheckpointFormat | None
 ) -> Iterator[str]:
-    used = [formats.of_role("linear"), *formats.schemes.values()]
+    used = [formats.product("linear"), *formats.schemes.values()]
     if any(isinstance(layer.ffn, MoeFfn) for layer in model.layers):
-        used.append(formats.of_role("expert"))
+        used.append(formats.product("expert"))
     base = formats.base_arithmetic
     widened = (p.stored.name for p in used if p.stored.bits < BASE.bits and p.arithmetic == base)
     for name in dict.fromkeys(widened):

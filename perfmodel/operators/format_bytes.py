@@ -56,9 +56,13 @@ class Formats:
         found = {name: self.schemes[scheme] for name, scheme in stored if scheme in self.schemes}
         return replace(self, modules=found) if found or self.modules else self
 
-    def of_role(self, role: str) -> Product:
+    def product(self, role: str) -> Product:
         """How the matrices of a role are stored and multiplied, exceptions apart."""
         return self.roles.get(role) or Product(arithmetic=self.base_arithmetic)
+
+    def of_role(self, role: str) -> NumberFormat:
+        """The storage format of a role's matrices, exceptions apart."""
+        return self.product(role).stored
 
     def parts(self, weight: Weight) -> tuple[tuple[Product, int], ...]:
         """The produced columns of a weight by how they are stored.
@@ -67,7 +71,7 @@ class Formats:
         """
         columns: dict[Product, int] = {}
         for module, width in weight.modules:
-            product = self.modules.get(module) or self.of_role(weight.role)
+            product = self.modules.get(module) or self.product(weight.role)
             columns[product] = columns.get(product, 0) + width
         return tuple(columns.items())
 
@@ -86,24 +90,22 @@ class Formats:
     @property
     def linear(self) -> NumberFormat:
         """The storage format of linear layers."""
-        return self.of_role("linear").stored
+        return self.of_role("linear")
 
     @property
     def expert(self) -> NumberFormat:
         """The storage format of experts."""
-        return self.of_role("expert").stored
+        return self.of_role("expert")
 
     @property
     def head(self) -> NumberFormat:
         """The storage format of the LM head."""
-        return self.of_role("head").stored
+        return self.of_role("head")
 
     @property
     def main(self) -> Product:
-        """The product that stands for the whole: that of linear layers, or of experts where
-        only those are quantised.
-        """
-        linear, expert = self.of_role("linear"), self.of_role("expert")
+        """What stands for the whole: linear layers, or experts where only those are quantised."""
+        linear, expert = self.product("linear"), self.product("expert")
         return expert if linear.stored.bits >= BASE.bits > expert.stored.bits else linear
 
     @property
@@ -114,12 +116,12 @@ class Formats:
     @property
     def linear_arithmetic(self) -> Arithmetic:
         """The multiply-add of linear layers."""
-        return self.of_role("linear").arithmetic
+        return self.product("linear").arithmetic
 
     @property
     def expert_arithmetic(self) -> Arithmetic:
         """The multiply-add of experts."""
-        return self.of_role("expert").arithmetic
+        return self.product("expert").arithmetic
 
 
 def matrix_bytes(number_format: NumberFormat, rows: int, columns: int) -> float:

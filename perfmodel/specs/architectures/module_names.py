@@ -10,9 +10,9 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 from perfmodel.specs.model import (
     Attention,
@@ -65,7 +65,7 @@ PREFIXES = (
 HEADS = ("lm_head", "language_model.lm_head", "model.lm_head", "embed_out")
 FOREIGN = re.compile(
     r"vision|visual|image|audio|multi_modal|mm_proj|merger|patch|\bmtp|eh_proj|embed|\bwte|\bwpe"
-    r"|norm|rotary|conv1d|correction_bias|router|\bgate\b|shared_expert_gate|shared_head|\blayers?$"
+    r"|norm|rotary|conv1d|correction_bias|router|\bgate\b|shared_expert_gate|shared_head"
     r"|connector|projector$"
 )
 """Names beside the text model's matrices: towers, tables, norms, routers, prediction modules."""
@@ -146,14 +146,14 @@ def _experts(f: MoeFfn) -> Iterator[Module]:
     for name, projections in (("gate_proj", GATE), ("up_proj", UP), ("down_proj", DOWN)):
         if name == "gate_proj" and not f.gated:
             continue
-        names = []
+        names: list[tuple[str, ...]] = []
         for container, projection in product(SPARSE, projections):
             names.append((f"{container}.experts.{projection}",))
             names.append(tuple(f"{container}.experts.{index}.{projection}" for index in some))
         yield Module(f"experts.{name}", "expert", tuple(names))
 
 
-@cache
+@lru_cache(maxsize=512)
 def layer_modules(layer: Layer) -> tuple[Module, ...]:
     """The modules of a layer that a checkpoint may store quantised."""
     made = list(_mixer(layer))
@@ -166,7 +166,7 @@ def layer_modules(layer: Layer) -> tuple[Module, ...]:
     return tuple(made)
 
 
-@cache
+@lru_cache(maxsize=512)
 def layer_names(layer: Layer) -> tuple[str, ...]:
     """Every name that a layer's modules go by."""
     own = (name for module in layer_modules(layer) for names in module.names for name in names)
@@ -209,7 +209,7 @@ def _covers(expression: re.Pattern[str], name: str) -> bool:
 def _plain(text: str) -> Pattern:
     foreign = FOREIGN.search(text) is not None
     indexed = INDEXED.fullmatch(text)
-    head = text.split(".")[-1] in {"lm_head", "embed_out"}
+    head = text.rsplit(".", maxsplit=1)[-1] in {"lm_head", "embed_out"}
     if indexed is None:
         parts = text.split(".")
         return Pattern(text, lambda _, name: _within(parts, name), head, foreign, uniform=True)
@@ -227,7 +227,7 @@ def _plain(text: str) -> Pattern:
         )
     return Pattern(
         text,
-        lambda layer, name: layer == index and f"{name}.".startswith(f"{rest}."),
+        lambda layer, name: layer == index and _within(rest.split("."), name),
         head,
         foreign,
         index,
@@ -245,15 +245,17 @@ def _full(text: str, named: Callable[[str], bool]) -> Pattern:
     )
 
 
-def parse_pattern(text: str) -> Pattern:
+def parse_pattern(text: Any) -> Pattern:
     """A module's name, a part of it, a glob, or (``re:``) a regular expression.
 
     A name without a layer's index means each layer; a name, or a glob, that ends above a
     matrix means all below. A regular expression must match from the start of the whole name.
 
     Raises:
-        ValueError: a regular expression that is none.
+        ValueError: no text, or a regular expression that is none.
     """
+    if not isinstance(text, str) or not text:
+        raise ValueError("no text")
     if text.startswith("re:"):
         try:
             expression = re.compile(text.removeprefix("re:"))

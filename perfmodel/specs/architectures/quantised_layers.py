@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from perfmodel.specs.architectures.config import shown
 from perfmodel.specs.architectures.module_names import (
     Module,
     Pattern,
@@ -63,16 +64,16 @@ class _Names:
         patterns, unread = [], []
         for entry in entries:
             try:
-                if not isinstance(entry, str) or not entry:
-                    raise ValueError
                 patterns.append(parse_pattern(entry))
             except ValueError:
-                unread.append(str(entry))
+                unread.append(shown(entry))
         return cls(patterns, unread)
 
     def idle(self, layers: Sequence[Layer]) -> list[str]:
         """Patterns that match nothing of the model, nor anything known beside it."""
-        return [p.text for p in self.patterns if not (p.foreign or p.head or _used(p, layers))]
+        return [
+            shown(p.text) for p in self.patterns if not (p.foreign or p.head or _used(p, layers))
+        ]
 
     def taken(self, layers: Sequence[Layer]) -> list[frozenset[str]]:
         """The names of each layer that a pattern takes."""
@@ -180,9 +181,9 @@ class _Assignment:
             ("no module known here", self.spared.idle(self.layers)),
         ):
             if names:
-                shown = ", ".join(f"{name!r:.60}" for name in names[:3])
+                first = ", ".join(f"{name:.60}" for name in names[:3])
                 more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-                yield f"{where}: {shown}{more}: {fault}; what it spares is taken as quantised"
+                yield f"{where}: {first}{more}: {fault}; what it spares is taken as quantised"
         if self.partly:
             yield f"{self.recipe.where[:-1]}: some experts of a layer apart are taken as the others"
 
@@ -191,7 +192,7 @@ class _Assignment:
         for group, names in zip(self.recipe.groups, self.targets, strict=True):
             lost = names.unread + names.idle(self.layers)
             if lost and not (group.everything and len(self.recipe.groups) == 1):
-                return f"{self.recipe.where}config_groups: target {lost[0]!r:.60} is unknown here"
+                return f"{self.recipe.where}config_groups: target {lost[0]:.60} names no module known here"
         return None
 
 
@@ -220,7 +221,7 @@ def _checkpoint(
         activations=first.activations,
         linear=linear,
         expert=expert,
-        head=head is not False if head == whole else head,
+        head=True if head == whole else head,
         kv_cache=recipe.kv_cache,
         fault=fault,
         notes=tuple(notes),
