@@ -64,6 +64,8 @@ def binary(amount: Quantity) -> str:
 
 def whole(value: float) -> str:
     """A count with thousands separated."""
+    if math.isinf(value):
+        return "no limit"
     return f"{value:,.0f}"
 
 

@@ -117,6 +117,13 @@ def _warnings(model: Model, workload: Workload, plan: Plan, memory: Memory) -> t
         notes.append(
             f"{longest} tokens exceed the {model.max_positions} that {model.name} was made for"
         )
+    budget = plan.limits.max_num_batched_tokens
+    new = plan.replica_sequences(workload) * (workload.prompt - workload.cached_prefix)
+    if workload.prefill_chunk is None and np.any(np.asarray(new) > budget):
+        notes.append(
+            f"prefill is priced as one pass; {plan.engine.name} takes at most {budget} tokens a "
+            "step, and --prefill-chunk prices such steps"
+        )
     if plan.parallel.pp > 1:
         notes.append(
             f"one batch passes the {plan.parallel.pp} pipeline stages in turn: latency is right, "

@@ -219,6 +219,17 @@ def _largest_replica_batch(workload: Workload, dp: int) -> int:
     return int(np.max(np.asarray(ceil_div(workload.batch, dp))))
 
 
+def _check_positions(model: Model, workload: Workload) -> None:
+    """A table of learned positions has no row for a token beyond it."""
+    rows = model.max_positions or model.position_rows
+    longest = int(np.max(np.asarray(workload.prompt + workload.output)))
+    if model.position_rows and longest > rows:
+        raise InputError(
+            f"{model.name} has a table of {rows} positions: --prompt and --output together may "
+            f"not exceed it, and are {longest}"
+        )
+
+
 def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: Deployment) -> Plan:
     """Resolve a deployment.
 
@@ -227,6 +238,7 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
     """
     parallel = Parallel(deployment.tp, deployment.pp, deployment.ep, deployment.dp)
     check_parallel(model, parallel)
+    _check_positions(model, workload)
     if np.any(np.asarray(workload.batch) < parallel.dp):
         raise InputError(f"--dp: {parallel.dp} replicas for a batch of {np.min(workload.batch)}")
     formats, weights, notes = _resolve_formats(model, hardware, deployment)

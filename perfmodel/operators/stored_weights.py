@@ -66,7 +66,10 @@ def stage_weight_bytes(
     rows = int(ceil_div(model.vocab, parallel.tp))
     local = model.model_copy(update={"vocab": rows})
     if first:
-        total += stored_bytes(embedding_weights(local), formats) + HALF * model.vision_parameters
+        total += (
+            stored_bytes(embedding_weights(local), formats)
+            + HALF * model.vision_parameters / parallel.tp
+        )
     if last:
         alone = model.tied and not first  # the last stage needs its own copy of a tied table
         total += stored_bytes(

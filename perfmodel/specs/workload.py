@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from perfmodel.specs.base import Case
 
-LARGEST = 2**27
+LARGEST = 2**24
 """Far beyond any real batch or context: larger is a typing error."""
 
 

@@ -171,7 +171,7 @@ def test_states_do_not_grow():
         m = memory("mamba-codestral-7b", prompt=length, output=1)
         assert m.kv_bytes == 2 * 64 * (128 * 64 * 128 + 3 * (8192 + 2 * 8 * 128))
         assert m.kv_bytes_per_token == 0
-        assert m.max_context == LARGEST
+        assert m.max_context == np.inf
 
 
 def test_states_in_fp32_take_four_bytes():
@@ -197,9 +197,9 @@ DEPLOYMENTS = st.builds(
 )
 NAMES = st.sampled_from(
     [
-        "llama-3.1-8b", "qwen3-0.6b", "qwen2.5-0.5b", "gpt-oss-20b", "gemma-3-1b", "gpt-2",
+        "llama-3.1-8b", "qwen3-0.6b", "qwen2.5-0.5b", "gpt-oss-20b", "gemma-3-1b", "gemma-2b",
         "deepseek-v2-lite", "qwen3-next-80b-a3b", "mamba-codestral-7b", "nemotron-nano-9b-v2",
-        "llama-3.1-70b", "opt-125m",
+        "llama-3.1-70b",
     ]
 )  # fmt: skip
 
@@ -259,14 +259,16 @@ def test_max_context_fits_and_one_more_does_not(case, batch):
     if longest < 2:
         assert not at(2).fits
         return
+    if longest >= LARGEST:  # no layer's cache grows
+        return
     assert at(longest).fits
-    if longest < LARGEST:
-        assert not at(longest + 1).fits
+    assert not at(longest + 1).fits
 
 
 @settings(max_examples=60, deadline=None)
 @given(models(), st.integers(1, 40), st.integers(1, 3000))
 def test_limits_of_random_models(m, batch, length):
+    assume(not m.position_rows)
     found = memory(m, Deployment(), device(8), batch=batch, prompt=length, output=1)
     assert found.fits == (found.required_bytes <= found.capacity_bytes)
     if found.max_sequences:

@@ -236,5 +236,5 @@ def test_the_largest_workload_is_answered():
         "llama-3.1-405b", "h100-sxm", Workload(batch=LARGEST, prompt=LARGEST, output=1)
     )
     assert np.isfinite(result.ttft_s)
-    assert result.prefill.cost.total.flops > 1e30
+    assert result.prefill.cost.total.flops > 1e28
     assert not result.memory.fits

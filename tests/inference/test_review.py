@@ -62,3 +62,61 @@ def test_chunks_in_slabs_are_the_chunks_at_once(monkeypatch):
     np.testing.assert_allclose(parts.ttft_s, whole.ttft_s, rtol=1e-12)
     for a, b in zip(parts.prefill.cost.operators, whole.prefill.cost.operators, strict=True):
         np.testing.assert_allclose(a.cost.flops, b.cost.flops, rtol=1e-12)
+
+
+def test_memory_of_a_batch_is_its_own_in_an_array():
+    batches = np.array([1, 8, 4096, 20_000])
+    many = perfmodel.estimate(
+        "llama-3.1-8b", "h100-sxm", perfmodel.Workload(batch=batches, prompt=1024, output=16)
+    ).memory
+    for i, batch in enumerate(batches):
+        one = perfmodel.estimate(
+            "llama-3.1-8b", "h100-sxm", perfmodel.Workload(batch=int(batch), prompt=1024, output=16)
+        ).memory
+        assert many.fits[i] == one.fits
+        assert many.activation_bytes[i] == one.activation_bytes
+        assert many.max_context[i] == one.max_context
+        assert many.max_sequences == one.max_sequences
+
+
+def test_unfused_scores_need_memory():
+    # Qwen3-8B, one step of vLLM's 8,192 tokens against 32,768 keys: 32 heads · 8,192 · 32,768,
+    # scores and probabilities in 16 bits each
+    workload = perfmodel.Workload(prompt=32_768)
+    fused, unfused = (
+        perfmodel.estimate(
+            "qwen3-8b", "h100-sxm", workload, perfmodel.Deployment(attention=kind)
+        ).memory
+        for kind in ("fused", "unfused")
+    )
+    scores = 32 * 8_192 * 32_768 * 4
+    assert unfused.activation_bytes - fused.activation_bytes == pytest.approx(scores)
+
+
+def test_a_stated_length_binds():
+    with pytest.raises(InputError, match="--max-model-len"):
+        perfmodel.estimate(
+            "qwen3-8b", "h100-sxm", perfmodel.Workload(), perfmodel.Deployment(max_model_len=10)
+        )
+    for layout in ("paged", "contiguous"):
+        deployment = perfmodel.Deployment(max_model_len=8192, kv_layout=layout)
+        memory = perfmodel.estimate("qwen3-8b", "h100-sxm", None, deployment).memory
+        assert memory.max_context == 8192
+
+
+def test_learned_positions_end():
+    with pytest.raises(InputError, match="positions"):
+        perfmodel.estimate("gpt-2", "h100-sxm", perfmodel.Workload(prompt=1000, output=100))
+    memory = perfmodel.estimate("gpt-2", "h100-sxm", perfmodel.Workload(prompt=100)).memory
+    assert memory.max_context == 1024
+
+
+def test_encoders_are_sharded():
+    one, two = (
+        perfmodel.estimate(
+            "gemma-3-27b", "h100-sxm", None, perfmodel.Deployment(tp=tp)
+        ).memory.weights_bytes
+        for tp in (1, 2)
+    )
+    # norms and the like stay whole on both ranks: a few hundred thousand elements
+    assert two == pytest.approx(one / 2, rel=1e-3)
