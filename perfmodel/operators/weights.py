@@ -246,6 +246,6 @@ def mtp_weights(model: Model) -> Iterator[Weight]:
         return
     for layer in model.mtp.layers:
         if model.mtp.projection:
-            yield _linear("mtp.projection", 2 * model.hidden, model.hidden)
+            yield Weight("mtp.projection", "router", 2 * model.hidden, model.hidden)
         yield _vector("mtp.norms", model.mtp.norms * norm_elements(model.norm, model.hidden))
         yield from layer_weights(layer, model.hidden, model.norm)

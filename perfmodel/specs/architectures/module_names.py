@@ -69,6 +69,7 @@ FOREIGN = re.compile(
     r"|connector|projector$"
 )
 """Names beside the text model's matrices: towers, tables, norms, routers, prediction modules."""
+GLOB = "*?["
 INDEXED = re.compile(r"(?:^|.*\.)(?:layers|h|blocks)\.(\d+)(?:\.(.+))?")
 """A name within one layer: the index, and what follows it."""
 
@@ -212,26 +213,27 @@ def _plain(text: str) -> Pattern:
     head = text.rsplit(".", maxsplit=1)[-1] in {"lm_head", "embed_out"}
     if indexed is None:
         parts = text.split(".")
-        return Pattern(text, lambda _, name: _within(parts, name), head, foreign, uniform=True)
+        return Pattern(
+            text,
+            lambda _, name: text in name and _within(parts, name),
+            head,
+            foreign,
+            uniform=True,
+        )
     index, rest = int(indexed[1]), indexed[2]
     if rest is None:
         return Pattern(text, lambda layer, _: layer == index, head, foreign, index)
-    if any(sign in rest for sign in "*?["):
+    below = _below(rest)
+    return Pattern(text, lambda layer, name: layer == index and below(name), head, foreign, index)
+
+
+def _below(rest: str) -> Callable[[str], bool]:
+    """Whether a name, relative to its layer, is ``rest`` (a glob, maybe) or lies below it."""
+    if any(sign in rest for sign in GLOB):
         expression = re.compile(fnmatch.translate(rest))
-        return Pattern(
-            text,
-            lambda layer, name: layer == index and _covers(expression, name),
-            head,
-            foreign,
-            index,
-        )
-    return Pattern(
-        text,
-        lambda layer, name: layer == index and _within(rest.split("."), name),
-        head,
-        foreign,
-        index,
-    )
+        return lambda name: _covers(expression, name)
+    parts = rest.split(".")
+    return lambda name: rest in name and _within(parts, name)
 
 
 def _full(text: str, named: Callable[[str], bool]) -> Pattern:
@@ -263,7 +265,14 @@ def parse_pattern(text: Any) -> Pattern:
             raise ValueError(str(error)) from None
         return _full(text, lambda name: expression.match(name) is not None)
     literal = INDEXED.fullmatch(text)
-    if any(sign in text for sign in "*?[") and not (literal and "*" not in text[: literal.end(1)]):
+    plain = text if literal is None else text[: literal.end(1)]
+    if any(sign in plain for sign in GLOB):
         glob = re.compile(fnmatch.translate(text))
         return _full(text, lambda name: _covers(glob, name))
     return _plain(text)
+
+
+def first_expert(pattern: Pattern) -> Pattern:
+    """The pattern for a layer's first expert where it names one of them; else itself."""
+    text = re.sub(r"\bexperts\.\d+", "experts.0", pattern.text)
+    return pattern if text == pattern.text or text.startswith("re:") else parse_pattern(text)

@@ -11,6 +11,7 @@ from perfmodel.specs.architectures.config import shown
 from perfmodel.specs.architectures.module_names import (
     Module,
     Pattern,
+    first_expert,
     layer_modules,
     layer_names,
     parse_pattern,
@@ -72,8 +73,24 @@ class _Names:
     def idle(self, layers: Sequence[Layer]) -> list[str]:
         """Patterns that match nothing of the model, nor anything known beside it."""
         return [
-            shown(p.text) for p in self.patterns if not (p.foreign or p.head or _used(p, layers))
+            repr(p.text)
+            for p in self.patterns
+            if not (p.foreign or p.head or _used(p, layers) or _used(first_expert(p), layers))
         ]
+
+    def apart(self, layers: Sequence[Layer], taken: Sequence[frozenset[str]]) -> bool:
+        """Whether a pattern names an expert of a layer whose experts aren't all ``taken``."""
+        for pattern in self.patterns:
+            first = first_expert(pattern)
+            if first is pattern or pattern.layer is None or pattern.layer >= len(layers):
+                continue
+            layer = layers[pattern.layer]
+            names = set(_matched([first], pattern.layer, layer))
+            for module in layer_modules(layer):
+                meant = any(name in names for alike in module.names for name in alike)
+                if meant and not _named(module, taken[pattern.layer]):
+                    return True
+        return False
 
     def taken(self, layers: Sequence[Layer]) -> list[frozenset[str]]:
         """The names of each layer that a pattern takes."""
@@ -181,10 +198,10 @@ class _Assignment:
             ("no module known here", self.spared.idle(self.layers)),
         ):
             if names:
-                first = ", ".join(f"{name:.60}" for name in names[:3])
+                first = ", ".join(f"{name:.90}" for name in names[:3])
                 more = f" and {len(names) - 3} more" if len(names) > 3 else ""
                 yield f"{where}: {first}{more}: {fault}; what it spares is taken as quantised"
-        if self.partly:
+        if self.partly or self.spared.apart(self.layers, self.spared_in):
             yield f"{self.recipe.where[:-1]}: some experts of a layer apart are taken as the others"
 
     def fault(self) -> str | None:
@@ -192,7 +209,8 @@ class _Assignment:
         for group, names in zip(self.recipe.groups, self.targets, strict=True):
             lost = names.unread + names.idle(self.layers)
             if lost and not (group.everything and len(self.recipe.groups) == 1):
-                return f"{self.recipe.where}config_groups: target {lost[0]:.60} names no module known here"
+                where = f"{self.recipe.where}config_groups"
+                return f"{where}: target {lost[0]:.90} names no module known here"
         return None
 
 
