@@ -53,15 +53,19 @@ DEPLOYMENT = (
     _flag("dp", "--dp --data-parallel-size", int, "Replicas that share the batch.", _LAYOUT),
     _flag(
         "weights", "--weights --quantization", str,
-        "bf16, fp8, fp8_block, int8, int4, mxfp4, nvfp4, fp32; auto: the checkpoint's own.",
+        "bf16, fp8, fp8_block, int8, int4, int4_g64, mxfp4, nvfp4, …, for every linear layer; "
+        "auto, or the checkpoint's own name: as the checkpoint stores them.",
         _FORMAT,
     ),
     _flag(
         "activations", "--activations", str,
-        "Inputs of quantised layers; auto: as the weights where the chip multiplies them.",
+        "Inputs of quantised layers; auto: the checkpoint's, else as the weights.",
         _FORMAT,
     ),
-    _flag("kv_cache", "--kv-cache-dtype --kv-cache", str, "Cached keys and values.", _FORMAT),
+    _flag(
+        "kv_cache", "--kv-cache-dtype --kv-cache", str,
+        "Cached keys and values; auto: the checkpoint's, else bf16.", _FORMAT,
+    ),
     _flag("engine", "--engine", str, "Engine preset, or a YAML file.", _ENGINE),
     _flag(
         "execution", "--execution", Literal["graph", "eager"],
