@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -12,7 +12,7 @@ from perfmodel.cli.text import binary, binary_exact, digits, whole
 from perfmodel.operators.summary import model_record
 from perfmodel.specs.architectures.registry import known_types
 from perfmodel.specs.loading import load_catalogue, load_model, model_names
-from perfmodel.specs.model import Model
+from perfmodel.specs.model import CheckpointFormat, Model
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -65,6 +65,20 @@ def list_models(
     console().print(made)
 
 
+def _stored(checkpoint: CheckpointFormat) -> str:
+    """A checkpoint's format, with the roles that are stored otherwise."""
+    roles: dict[Literal["linear", "expert", "head"], str] = {
+        "linear": "linear layers",
+        "expert": "experts",
+        "head": "head",
+    }
+    named = {label: checkpoint.of_role(role).weights for role, label in roles.items()}
+    others = [f"{label} {name}" for label, name in named.items() if name != checkpoint.weights]
+    cache = [f"cache {checkpoint.kv_cache}"] if checkpoint.kv_cache else []
+    rest = ", ".join([*others, *cache])
+    return f"{checkpoint.weights} ({rest})" if rest else checkpoint.weights
+
+
 def _show(model: Model, record: dict[str, Any]) -> None:
     made = table(f"{record['name']} ({record['architecture']})", [("", "left"), ("", "right")])
     made.show_header = False
@@ -88,7 +102,7 @@ def _show(model: Model, record: dict[str, Any]) -> None:
     if model.max_positions:
         made.add_row("Made for contexts up to", whole(model.max_positions))
     if model.checkpoint:
-        made.add_row("Checkpoint's format", model.checkpoint.weights)
+        made.add_row("Checkpoint's format", _stored(model.checkpoint))
     console().print(made)
 
 

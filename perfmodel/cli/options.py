@@ -59,16 +59,17 @@ DEPLOYMENT = (
     _flag("dp", "--dp --data-parallel-size", int, "Replicas that share the batch.", _LAYOUT),
     _flag(
         "weights", "--weights --quantization", str,
-        f"{_FORMATS}; auto: the checkpoint's own.", _FORMAT,
+        f"{_FORMATS}, for every linear layer; auto, or the checkpoint's own name: as it is stored.",
+        _FORMAT,
     ),
     _flag(
         "activations", "--activations", str,
         "Inputs of quantised layers: bf16, fp16, fp8, int8, nvfp4; "
-        "auto: as the weights where the chip multiplies them.", _FORMAT,
+        "auto: the checkpoint's, else as the weights where the chip multiplies them.", _FORMAT,
     ),
     _flag(
         "kv_cache", "--kv-cache-dtype --kv-cache", str,
-        f"Cached keys and values: {_FORMATS}; auto: bf16.", _FORMAT,
+        f"Cached keys and values: {_FORMATS}; auto: the checkpoint's, else bf16.", _FORMAT,
     ),
     _flag("engine", "--engine", str, f"{', '.join(engine_names())}, or a YAML file.", _ENGINE),
     _flag(

@@ -146,10 +146,7 @@ def _warnings(model: Model, workload: Workload, plan: Plan, memory: Memory) -> t
 
 
 def _ridge_point(plan: Plan, device: DeviceModel) -> float:
-    main = plan.formats.linear_arithmetic
-    if plan.formats.expert.bits < plan.formats.linear.bits:
-        main = plan.formats.expert_arithmetic
-    return device.peak(main) / device.hardware.memory_bandwidth
+    return device.peak(plan.formats.main.arithmetic) / device.hardware.memory_bandwidth
 
 
 def _record(given: Any, kind: type[Case]) -> Any:

@@ -44,11 +44,14 @@ class Deployment(Case):
     dp: Ranks = 1
     """Replicas that share the batch."""
     weights: Format = "auto"
-    """Format of the linear layers' weights; embedding, head, router and norms keep 16 bits."""
+    """Format of the weights. ``auto``, or the checkpoint's own format by name (``int4`` for any
+    ``int4_g32``), is the checkpoint, with what it spares. Another name applies to every linear
+    layer and expert; embedding, head, router and norms keep 16 bits. ``bf16`` dequantises all."""
     activations: Format = "auto"
-    """Format of the linear layers' inputs."""
+    """Format of the quantised layers' inputs; ``auto``: as the checkpoint states, else as the
+    weights where the chip multiplies them."""
     kv_cache: Format = "auto"
-    """Format of cached keys and values."""
+    """Format of cached keys and values; ``auto``: the checkpoint's, else 16 bits."""
     engine: str = "vllm"
     """An engine's name or YAML file: its memory reserve and default limits."""
     execution: Literal["graph", "eager"] = "graph"

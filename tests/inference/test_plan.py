@@ -50,7 +50,7 @@ def test_formats_follow_the_chip(on, weights, inputs, arithmetic, noted):
 def test_wider_inputs_decide_the_arithmetic():
     found = plan("llama-3.1-8b", "h100-sxm", weights="fp8", activations="bf16")
     assert found.formats.linear_arithmetic == "bf16"
-    assert not found.formats.takes_quantised("linear")
+    assert not found.formats.main.quantises_inputs
     mixed = plan("llama-3.1-8b", "b200-sxm", weights="nvfp4", activations="fp8")
     assert mixed.formats.linear_arithmetic == "fp8"
 
