@@ -52,7 +52,9 @@ def _phase_column(phase: Phase) -> list[str]:
 def phase_table(result: Estimate) -> Table:
     """Prefill and decode side by side."""
     context = whole(float(result.workload.prompt) + float(result.workload.output) / 2)
-    heads = [("Per GPU", "left"), ("Prefill", "right"), (f"Decode step at {context}", "right")]
+    stages = result.plan.parallel.pp
+    whose = "Per GPU" if stages == 1 else f"One GPU of each of {stages} stages"
+    heads = [(whose, "left"), ("Prefill", "right"), (f"Decode step at {context}", "right")]
     made = table(None, heads)
     labels = (
         "Time", "Throughput (all GPUs)", "FLOPs", "Device memory traffic",

@@ -21,7 +21,8 @@ def _known_format(name: Any) -> Any:
     if name.strip().lower() == "auto":
         return "auto"
     try:
-        number_format(name.strip())
+        for part in name.split("+"):  # a checkpoint of several formats is named by all of them
+            number_format(part.strip())
     except UnknownNameError:
         known = ", ".join(["auto", *FORMATS])
         problem = f"unknown number format {name[:40]!r}; known: {known}"
