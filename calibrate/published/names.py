@@ -95,10 +95,10 @@ WEIGHTS = {
     "gptq-4bit-g128": Weights("int4"),
     "gptq-4bit-g128-act": Weights("int4"),
     "gptq-int4": Weights("int4"),
-    "gptq-int8": Weights("int8_g128"),
+    "gptq-int8": Weights("int8_g128_z8"),
     "int4 (q4f16 / GPTQ / Q4_0)": Weights("q4_0", head=True),
     "int4-awq-g128": Weights("int4"),
-    "int4-wo-g32": Weights("int4_g32", head=True),
+    "int4-wo-g32": Weights("int4_g32_z16", head=True),
     "int8-smoothquant": Weights("int8"),
     "int8-wo": Weights("int8", activations="bf16", head=True),
 }

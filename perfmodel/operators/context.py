@@ -18,7 +18,7 @@ from perfmodel.operators.record import (
 )
 from perfmodel.operators.sharding import Parallel
 from perfmodel.operators.weights import Weight
-from perfmodel.specs.model import Norm
+from perfmodel.specs.model import Norm, Scheme
 
 HALF = 2.0
 """Bytes of an activation element between kernels."""
@@ -60,46 +60,54 @@ class Context:
         """The same context for a block that stands ``count`` times in the model."""
         return replace(self, count=count)
 
+    def storing(self, stored: tuple[tuple[str, Scheme], ...]) -> Context:
+        """The same context in a block whose modules are ``stored`` otherwise than their roles."""
+        return replace(self, formats=self.formats.at(stored))
+
     def vectors(self, *weights: Weight) -> float:
         """Bytes of small unquantised tensors."""
         return HALF * sum(weight.elements for weight in weights)
 
     def weight_bytes(self, weight: Weight) -> float:
-        """Stored bytes of a weight in its role's format, biases in 16 bits."""
-        stored = self.formats.of_role(weight.role)
-        one = matrix_bytes(stored, weight.rows, weight.columns) + HALF * weight.bias
-        return weight.copies * one
+        """Stored bytes of a weight, biases in 16 bits."""
+        return self.formats.weight_bytes(weight)
 
     def linear(
-        self, weight: Weight, rows: Quantity | None = None, *, input_ready: bool = False
+        self, weight: Weight, rows: Quantity | None = None, *, shares: Weight | None = None
     ) -> Iterator[Operator]:
         """A linear layer over ``rows`` (default: all tokens), its input quantised before.
 
-        ``input_ready``: another layer has quantised the same input already.
+        ``shares``: a weight that takes the same input; it is quantised once for both. A fused
+        matrix whose modules are stored differently is as many products.
         """
         m = self.step.tokens if rows is None else rows
-        in_bytes = HALF
-        if self.formats.takes_quantised(weight.role):
-            in_bytes = self.formats.inputs.bits / 8
-            if not input_ready:
+        parts = self.formats.parts(weight)
+        shared = self.formats.parts(shares) if shares else ()
+        ready = {product.inputs for product, _ in shared if product.quantises_inputs}
+        bias = HALF * weight.bias
+        for product, columns in parts:
+            name = weight.name if len(parts) == 1 else f"{weight.name}.{product.stored.name}"
+            if product.quantises_inputs and product.inputs not in ready:
+                ready.add(product.inputs)
                 yield self.elementwise(
-                    f"{weight.name}.quantise",
+                    f"{name}.quantise",
                     HALF * weight.rows,
-                    in_bytes * weight.rows,
+                    product.input_bytes * weight.rows,
                     m,
                     part_of="quantise",
                 )
-        yield Gemm(
-            name=weight.name,
-            count=self.count,
-            arithmetic=self.formats.arithmetic_of(weight.role),
-            weight_bytes=self.weight_bytes(weight),
-            weight_format=self.formats.of_role(weight.role).name,
-            m=m,
-            n=weight.columns,
-            k=weight.rows,
-            input_bytes_per_element=in_bytes,
-        )
+            yield Gemm(
+                name=name,
+                count=self.count,
+                arithmetic=product.arithmetic,
+                weight_bytes=matrix_bytes(product.stored, weight.rows, columns) + bias,
+                weight_format=product.stored.name,
+                m=m,
+                n=columns,
+                k=weight.rows,
+                input_bytes_per_element=product.input_bytes,
+            )
+            bias = 0.0
 
     def elementwise(
         self,

@@ -22,11 +22,11 @@ def expected_experts(experts: int, top_k: int, tokens: Quantity) -> Quantity:
 
 
 def dense_operators(
-    f: DenseFfn, c: Context, prefix: str = "ffn", *, input_ready: bool = False
+    f: DenseFfn, c: Context, prefix: str = "ffn", *, shares: Weight | None = None
 ) -> Iterator[Operator]:
-    """Up (and gate), activation, down; ``input_ready`` as in `Context.linear`."""
+    """Up (and gate), activation, down; ``shares`` as in `Context.linear`."""
     up, down, *learned = dense_weights(f, c.hidden, prefix)
-    yield from c.linear(up, input_ready=input_ready)
+    yield from c.linear(up, shares=shares)
     constants = sum(c.vectors(weight) for weight in learned)
     yield c.elementwise(
         f"{prefix}.activation", HALF * up.columns, HALF * f.width, weight_bytes=constants
@@ -37,20 +37,20 @@ def dense_operators(
 def _grouped(
     weight: Weight, c: Context, layer: ExpertLayer, rows: Quantity, active: Quantity
 ) -> GroupedGemm:
-    quantised = c.formats.takes_quantised(weight.role)
+    product = c.formats.of(weight)
     return GroupedGemm(
         name=weight.name,
         count=c.count,
-        arithmetic=c.formats.arithmetic_of(weight.role),
+        arithmetic=product.arithmetic,
         weight_bytes=c.weight_bytes(weight) / weight.copies * active,
-        weight_format=c.formats.of_role(weight.role).name,
+        weight_format=product.stored.name,
         layer=layer,
         rows=rows,
         active_experts=active,
         experts=weight.copies,
         n=weight.columns,
         k=weight.rows,
-        input_bytes_per_element=c.formats.inputs.bits / 8 if quantised else HALF,
+        input_bytes_per_element=product.input_bytes,
     )
 
 
@@ -95,24 +95,28 @@ def moe_operators(f: MoeFfn, c: Context) -> Iterator[Operator]:
 
     yield from c.linear(weights["router"])
     yield c.elementwise("router.top_k", HALF * everywhere, 8.0 * f.top_k, weight_bytes=correction)
-    quantised = c.formats.takes_quantised("expert")
-    in_bytes = c.formats.inputs.bits / 8 if quantised else HALF
-    if quantised:
+    up = local["experts.gate_up_proj" if f.gated else "experts.up_proj"]
+    down = local["experts.down_proj"]
+    in_bytes = c.formats.of(up).input_bytes
+    if c.formats.of(up).quantises_inputs:
         yield c.elementwise(
             "experts.quantise", HALF * c.hidden, in_bytes * c.hidden, part_of="experts"
         )
     yield from _exchange(f, c, "dispatch", in_bytes)
-    up = local["experts.gate_up_proj" if f.gated else "experts.up_proj"]
     yield _grouped(up, c, layer, rows, active)
     yield c.elementwise(
-        "experts.activation", HALF * up.columns, in_bytes * f.width, rows, part_of="experts"
+        "experts.activation",
+        HALF * up.columns,
+        c.formats.of(down).input_bytes * f.width,
+        rows,
+        part_of="experts",
     )
-    yield _grouped(local["experts.down_proj"], c, layer, rows, active)
+    yield _grouped(down, c, layer, rows, active)
     yield c.elementwise(
         "experts.sum", HALF * f.top_k * c.hidden, HALF * c.hidden, part_of="experts"
     )
     yield from _exchange(f, c, "combine", HALF)
     if f.shared is not None:
-        yield from dense_operators(f.shared, c, "shared_expert", input_ready=quantised)
+        yield from dense_operators(f.shared, c, "shared_expert", shares=up)
     if f.shared_gate:
         yield from c.linear(weights["shared_expert_gate"])

@@ -80,7 +80,8 @@ def _down_projections(
         moved = HALF * a.q_rank
         yield c.elementwise("q_a_norm", moved, moved, weight_bytes=c.vectors(weights["q_a_norm"]))
         yield from c.linear(weights["q_b_proj"])
-    yield from c.linear(weights["kv_a_proj"], input_ready=True)
+    first = weights["q_proj" if a.q_rank is None else "q_a_proj"]
+    yield from c.linear(weights["kv_a_proj"], shares=first)
     moved = HALF * a.kv_rank
     yield c.elementwise("kv_a_norm", moved, moved, weight_bytes=c.vectors(weights["kv_a_norm"]))
     moved = HALF * (a.heads + 1) * a.rope_dim
@@ -93,8 +94,9 @@ def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iter
     index = a.indexer
     if index is None or index.shared:
         return
-    yield from c.linear(weights["indexer.q_proj"], input_ready=True)
-    yield from c.linear(weights["indexer.k_proj"], input_ready=True)
+    latent = weights["q_proj" if a.q_rank is None else "q_b_proj"]
+    yield from c.linear(weights["indexer.q_proj"], shares=latent)
+    yield from c.linear(weights["indexer.k_proj"], shares=weights["kv_a_proj"])
     moved = HALF * index.head_dim
     norm = c.vectors(weights["indexer.k_norm"])
     yield c.elementwise("indexer.k_norm", moved, index_token_bytes(a), weight_bytes=norm)
@@ -143,13 +145,13 @@ def _expanded(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Ite
 
 
 def _per_head(name: str, a: LatentAttention, c: Context, k: int, n: int) -> Gemm:
-    weight = Weight(name, "linear", k, n, copies=a.heads)
+    weight = Weight(name, "linear", k, n, copies=a.heads, parts=(("kv_b_proj", n),))
     return Gemm(
         name=name,
         count=c.count,
         arithmetic=c.formats.base_arithmetic,
         weight_bytes=c.weight_bytes(weight),
-        weight_format=c.formats.linear.name,
+        weight_format=c.formats.of(weight).stored.name,
         m=c.step.tokens,
         n=n,
         k=k,

@@ -77,15 +77,19 @@ def _norm_operators(layers: tuple[Layer, ...], c: Context) -> Iterator[Operator]
 def _layer_operators(layers: tuple[Layer, ...], c: Context) -> Iterator[Operator]:
     """Blocks that are equal stand once in the list, with their count."""
     yield from _norm_operators(layers, c)
-    mixers = Counter((layer.mixer, layer.parallel) for layer in layers if layer.mixer is not None)
-    for (mixer, parallel), count in mixers.items():
-        here = c.times(count)
+    mixers = Counter(
+        (layer.mixer, layer.parallel, layer.mixer_stored)
+        for layer in layers
+        if layer.mixer is not None
+    )
+    for (mixer, parallel, stored), count in mixers.items():
+        here = c.times(count).storing(stored)
         yield from _mixer_operators(mixer, here)
         if not parallel:  # a parallel block's one all-reduce follows its feed-forward part
             yield from here.all_reduce("mixer")
-    blocks = Counter(layer.ffn for layer in layers if layer.ffn is not None)
-    for ffn, count in blocks.items():
-        here = c.times(count)
+    blocks = Counter((layer.ffn, layer.ffn_stored) for layer in layers if layer.ffn is not None)
+    for (ffn, stored), count in blocks.items():
+        here = c.times(count).storing(stored)
         yield from _ffn_operators(ffn, here)
         whole = isinstance(ffn, MoeFfn) and ffn.shared is None
         if whole and c.parallel.expert_replicas > 1:  # each rank got its tokens' sums back

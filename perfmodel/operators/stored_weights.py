@@ -8,10 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from perfmodel.operators.format_bytes import Formats, matrix_bytes
+from perfmodel.operators.format_bytes import Formats
 from perfmodel.operators.quantity import ceil_div, round_up
 from perfmodel.operators.sharding import Parallel
-from perfmodel.operators.weights import Weight, embedding_weights, head_weights, layer_weights
+from perfmodel.operators.weights import (
+    Weight,
+    embedding_weights,
+    head_weights,
+    layer_weights,
+    moe_weights,
+)
 from perfmodel.specs.model import Layer, Model, MoeFfn
 
 HALF = 2.0
@@ -19,20 +25,16 @@ HALF = 2.0
 
 def stored_bytes(weights: Iterable[Weight], formats: Formats) -> float:
     """Bytes of tensors in their roles' formats; biases and vectors in 16 bits."""
-    total = 0.0
-    for w in weights:
-        if w.role == "vector":
-            total += HALF * w.elements
-        else:
-            one = matrix_bytes(formats.of_role(w.role), w.rows, w.columns) + HALF * w.bias
-            total += w.copies * one
-    return total
+    return sum(formats.weight_bytes(weight) for weight in weights)
 
 
 def _padded(layer: Layer, formats: Formats, expert_multiple: int) -> Layer:
     """An engine's padding of MXFP4 experts, in the bytes that it allocates."""
     ffn = layer.ffn
-    if not isinstance(ffn, MoeFfn) or formats.expert.name != "mxfp4" or expert_multiple == 1:
+    if not isinstance(ffn, MoeFfn) or expert_multiple == 1:
+        return layer
+    *_, down = (w for w in moe_weights(ffn, 1) if w.role == "expert")
+    if formats.of(down).stored.name != "mxfp4":
         return layer
     width = int(round_up(ffn.width, expert_multiple))
     return layer.model_copy(update={"ffn": ffn.model_copy(update={"width": width})})
@@ -57,8 +59,9 @@ def stage_weight_bytes(
     """Weight bytes of one GPU of a pipeline stage with local ``layers``."""
     total = 0.0
     for layer, count in Counter(layers).items():
-        padded = _padded(layer, formats, expert_multiple)
-        one = stored_bytes(layer_weights(padded, model.hidden, model.norm), formats)
+        here = formats.at(layer.stored)
+        padded = _padded(layer, here, expert_multiple)
+        one = stored_bytes(layer_weights(padded, model.hidden, model.norm), here)
         total += count * (one + model.hidden * _router_columns(layer, parallel))
     rows = int(ceil_div(model.vocab, parallel.tp))
     local = model.model_copy(update={"vocab": rows})

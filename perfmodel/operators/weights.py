@@ -40,6 +40,13 @@ class Weight:
     columns: int
     bias: int = 0
     copies: int = 1
+    parts: tuple[tuple[str, int], ...] = ()
+    """The modules that a fused matrix joins, and the columns of each."""
+
+    @property
+    def modules(self) -> tuple[tuple[str, int], ...]:
+        """The modules of the matrix, by which a checkpoint says how it is stored."""
+        return self.parts or ((self.name, self.columns),)
 
     @property
     def elements(self) -> int:
@@ -67,7 +74,8 @@ def attention_weights(a: Attention, hidden: int) -> Iterator[Weight]:
     v = a.kv_heads * a.value_dim
     gate = a.heads * a.value_dim if a.output_gate else 0
     bias = a.q_bias * (q + gate) + a.kv_bias * (k + v)
-    yield Weight("qkv_proj", "linear", hidden, q + gate + k + v, bias)
+    parts = (("q_proj", q + gate), ("k_proj", k), ("v_proj", v))
+    yield Weight("qkv_proj", "linear", hidden, q + gate + k + v, bias, parts=parts)
     yield _linear("o_proj", a.heads * a.value_dim, hidden, a.out_bias)
     if a.qk_norm == "head":
         yield _vector("qk_norm", 2 * a.head_dim * (1 + a.qk_norm_bias))
@@ -102,7 +110,8 @@ def delta_weights(d: GatedDeltaNet, hidden: int) -> Iterator[Weight]:
     """Gated delta net: fused input projections, a short convolution, the output."""
     keys = d.key_heads * d.key_dim
     values = d.value_heads * d.value_dim
-    yield _linear("in_proj_qkvz", hidden, 2 * keys + 2 * values)
+    parts = (("in_proj_qkv", 2 * keys + values), ("in_proj_z", values))
+    yield Weight("in_proj_qkvz", "linear", hidden, 2 * keys + 2 * values, parts=parts)
     yield Weight("in_proj_ba", "router", hidden, 2 * d.value_heads)
     yield _vector("conv", (2 * keys + values) * d.conv_kernel)
     yield _vector("decay", 2 * d.value_heads)  # A_log and dt_bias
@@ -133,10 +142,18 @@ def mamba1_weights(m: Mamba1, hidden: int) -> Iterator[Weight]:
     yield _linear("out_proj", m.inner, hidden, m.bias)
 
 
+def _up(prefix: str, width: int, gated: bool) -> tuple[str, tuple[tuple[str, int], ...]]:
+    """The name of a block's first matrix, and the modules that it joins where gated."""
+    if not gated:
+        return f"{prefix}.up_proj", ()
+    return f"{prefix}.gate_up_proj", ((f"{prefix}.gate_proj", width), (f"{prefix}.up_proj", width))
+
+
 def dense_weights(f: DenseFfn, hidden: int, prefix: str = "ffn") -> Iterator[Weight]:
     """Feed-forward block: gate and up fused where gated, then down."""
     up = f.width * (2 if f.gated else 1)
-    yield _linear(f"{prefix}.{'gate_up' if f.gated else 'up'}_proj", hidden, up, f.up_bias)
+    name, parts = _up(prefix, f.width, f.gated)
+    yield Weight(name, "linear", hidden, up, up if f.up_bias else 0, parts=parts)
     yield _linear(f"{prefix}.down_proj", f.width, hidden, f.down_bias)
     if f.activation_weights:
         yield _vector(f"{prefix}.activation", f.activation_weights)
@@ -148,8 +165,8 @@ def moe_weights(f: MoeFfn, hidden: int) -> Iterator[Weight]:
     if f.correction_bias:
         yield _vector("router.correction", f.experts)
     up = f.width * (2 if f.gated else 1)
-    up_name = "experts.gate_up_proj" if f.gated else "experts.up_proj"
-    yield Weight(up_name, "expert", hidden, up, up if f.bias else 0, f.experts)
+    up_name, parts = _up("experts", f.width, f.gated)
+    yield Weight(up_name, "expert", hidden, up, up if f.bias else 0, f.experts, parts)
     yield Weight("experts.down_proj", "expert", f.width, hidden, hidden if f.bias else 0, f.experts)
     if f.shared is not None:
         yield from dense_weights(f.shared, hidden, "shared_expert")
@@ -229,6 +246,6 @@ def mtp_weights(model: Model) -> Iterator[Weight]:
         return
     for layer in model.mtp.layers:
         if model.mtp.projection:
-            yield _linear("mtp.projection", 2 * model.hidden, model.hidden)
+            yield Weight("mtp.projection", "router", 2 * model.hidden, model.hidden)
         yield _vector("mtp.norms", model.mtp.norms * norm_elements(model.norm, model.hidden))
         yield from layer_weights(layer, model.hidden, model.norm)

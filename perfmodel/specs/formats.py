@@ -43,6 +43,10 @@ FORMATS: dict[str, NumberFormat] = {
             note="e4m3, one fp32 scale per tensor",
         ),
         NumberFormat(
+            name="fp8_channel", bits=8, arithmetic="fp8", grouping="channel", scale_bits=32,
+            note="e4m3, one fp32 scale per output channel",
+        ),
+        NumberFormat(
             name="fp8_block", bits=8, arithmetic="fp8", grouping="block", block_rows=128,
             block=128, scale_bits=32, note="e4m3, one fp32 scale per 128×128 block (DeepSeek-V3)",
         ),
@@ -52,7 +56,15 @@ FORMATS: dict[str, NumberFormat] = {
         ),
         NumberFormat(
             name="int4", bits=4, arithmetic="bf16", grouping="block", block=128, scale_bits=16,
-            zero_bits=4, note="AWQ and GPTQ: groups of 128 with a 16-bit scale, a 4-bit zero point",
+            zero_bits=4, note="AWQ: groups of 128 with a 16-bit scale, a 4-bit zero point",
+        ),
+        NumberFormat(
+            name="nf4", bits=4, arithmetic="bf16", grouping="block", block=64, scale_bits=32,
+            note="bitsandbytes: one fp32 scale per 64",
+        ),
+        NumberFormat(
+            name="nf4_double", bits=4, arithmetic="bf16", grouping="block", block=64,
+            scale_bits=8.125, note="bitsandbytes: 8-bit scales, one fp32 per 256 of them",
         ),
         NumberFormat(
             name="mxfp4", bits=4, arithmetic="fp4", grouping="block", block=32, scale_bits=8,
@@ -61,14 +73,6 @@ FORMATS: dict[str, NumberFormat] = {
         NumberFormat(
             name="nvfp4", bits=4, arithmetic="fp4", grouping="block", block=16, scale_bits=8,
             note="e2m1 with one fp8 scale per 16",
-        ),
-        NumberFormat(
-            name="int4_g32", bits=4, arithmetic="bf16", grouping="block", block=32, scale_bits=16,
-            zero_bits=16, note="gpt-fast: groups of 32 with a 16-bit scale and zero point",
-        ),
-        NumberFormat(
-            name="int8_g128", bits=8, arithmetic="bf16", grouping="block", block=128,
-            scale_bits=16, zero_bits=8, note="GPTQ in 8 bits, multiplied in 16",
         ),
         NumberFormat(
             name="q4_0", bits=4, arithmetic="bf16", grouping="block", block=32, scale_bits=16,
@@ -96,6 +100,35 @@ ALIASES = {
     "gptq": "int4",
     "w8a8": "int8",
 }
+GROUPED = re.compile(r"int([48])_(?:g([1-9]\d{0,5})|channel)(?:_z(4|8|16))?")
+"""``int4_g64``, ``int4_channel``; with the bits of a zero point, if any: ``int4_g32_z4``."""
+
+
+def grouped(bits: int, group: int | None, zero_bits: int = 0) -> NumberFormat:
+    """Whole numbers with a 16-bit scale per ``group`` elements of a row, or per channel (None).
+
+    ``zero_bits`` are those of the zero point beside each scale; symmetric schemes have none.
+    The formats that carry names of their own (``int4``, ``int8``) are returned as such.
+
+    >>> grouped(4, 32).name, grouped(4, 64, 4).name, grouped(4, None).name, grouped(4, 128, 4).name
+    ('int4_g32', 'int4_g64_z4', 'int4_channel', 'int4')
+    """
+    if (bits, group, zero_bits) == (4, 128, 4):
+        return FORMATS["int4"]
+    if (bits, group, zero_bits) == (8, None, 0):
+        return FORMATS["int8"]
+    covered = "channel" if group is None else f"g{group}"
+    zeros = f", a {zero_bits}-bit zero point" if zero_bits else ""
+    return NumberFormat(
+        name=f"int{bits}_{covered}" + (f"_z{zero_bits}" if zero_bits else ""),
+        bits=bits,
+        arithmetic="bf16",
+        grouping="channel" if group is None else "block",
+        block=group or 1,
+        scale_bits=16,
+        zero_bits=zero_bits,
+        note=f"a 16-bit scale{zeros} per {group or 'output channel'}, multiplied in 16 bits",
+    )
 
 
 EXL2 = re.compile(r"exl2_([2-8](?:\.\d{1,2})?)")
@@ -113,7 +146,9 @@ def number_format(name: str, field: str = "format") -> NumberFormat:
         return NumberFormat(
             name=key, bits=float(exl2[1]), arithmetic="bf16", note="EXL2: bits as stated, in all"
         )
+    if (found := GROUPED.fullmatch(key)) is not None:
+        return grouped(int(found[1]), int(found[2]) if found[2] else None, int(found[3] or 0))
     if key not in FORMATS:
-        known = ", ".join(FORMATS)
+        known = ", ".join([*FORMATS, "int4_g32 (any group size; _z4 with zero points)"])
         raise UnknownNameError(f"{field}: unknown number format {name!r}; known: {known}")
     return FORMATS[key]

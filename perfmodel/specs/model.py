@@ -168,6 +168,24 @@ Mixer = Annotated[
 Ffn = Annotated[DenseFfn | MoeFfn, Field(discriminator="kind")]
 
 
+FFN_MODULES = ("ffn.", "experts.", "shared_expert.")
+"""How the names of a feed-forward block's modules begin."""
+
+
+class Scheme(Spec):
+    """How a checkpoint stores matrices, and what it says of their inputs."""
+
+    weights: str
+    """A name of `perfmodel.specs.formats`."""
+    activations: str | None = None
+    """The format of the inputs; ``bf16`` where only weights are quantised, None where the
+    checkpoint leaves it to the engine."""
+
+
+UNQUANTISED = Scheme(weights="bf16", activations="bf16")
+"""How a quantised checkpoint stores the modules that it spares."""
+
+
 class Layer(Spec):
     """One layer: a sequence mixer, a feed-forward block, or both."""
 
@@ -177,6 +195,19 @@ class Layer(Spec):
     """Norms of the hidden width in the layer (4 with post-norms, 1 in parallel blocks)."""
     parallel: bool = False
     """Mixer and feed-forward read the same input and are added together (GPT-J, Falcon)."""
+    stored: tuple[tuple[str, Scheme], ...] = ()
+    """Modules that the checkpoint stores otherwise than their role in `CheckpointFormat`: a
+    module is a part of a matrix of `perfmodel.operators.weights` (``k_proj``, ``ffn.up_proj``)."""
+
+    @property
+    def mixer_stored(self) -> tuple[tuple[str, Scheme], ...]:
+        """The part of ``stored`` that concerns the mixer."""
+        return tuple(item for item in self.stored if not item[0].startswith(FFN_MODULES))
+
+    @property
+    def ffn_stored(self) -> tuple[tuple[str, Scheme], ...]:
+        """The part of ``stored`` that concerns the feed-forward block."""
+        return tuple(item for item in self.stored if item[0].startswith(FFN_MODULES))
 
 
 class Mtp(Spec):
@@ -190,16 +221,35 @@ class Mtp(Spec):
 
 
 class CheckpointFormat(Spec):
-    """The number format of a quantised checkpoint, from its ``quantization_config``."""
+    """The number formats of a quantised checkpoint, from its ``quantization_config``.
+
+    Per role; `Layer.stored` has the modules that are stored otherwise than their role.
+    """
 
     weights: str
-    """A name of `perfmodel.specs.formats`."""
-    group_size: Width | None = None
-    """Elements that share a scale, where the config says it; None: the format's own."""
-    experts_only: bool = False
-    """Only the experts are quantised; attention stays in bf16 (gpt-oss)."""
-    head: bool = False
-    """The LM head is quantised too."""
+    """The name of the whole: a format, or several joined by ``+``."""
+    activations: str | None = None
+    """What enters quantised layers; as in `Scheme`."""
+    linear: Scheme | None = None
+    """Linear layers outside the experts; None: as the two fields above say."""
+    expert: Scheme | None = None
+    """Experts; None as for ``linear``."""
+    head: bool | Scheme = False
+    """The LM head is quantised too: as the whole, or by a scheme of its own."""
+    kv_cache: str | None = None
+    """The format of cached keys and values, where the checkpoint brings their scales."""
+    fault: str | None = None
+    """Why the formats can't be told; such a checkpoint needs ``--weights``."""
+    notes: tuple[str, ...] = ()
+    """What of the config could not be followed."""
+
+    def of_role(self, role: Literal["linear", "expert", "head"]) -> Scheme:
+        """How the matrices of a role are stored."""
+        whole = Scheme(weights=self.weights, activations=self.activations)
+        if role == "head":
+            stated = UNQUANTISED if self.head is False else self.head
+            return stated if isinstance(stated, Scheme) else whole
+        return (self.linear if role == "linear" else self.expert) or whole
 
 
 class Model(Spec):

@@ -8,7 +8,7 @@ from perfmodel.errors import InputError
 from perfmodel.operators.parameters import count_parameters
 from perfmodel.specs.architectures import build_model
 from perfmodel.specs.loading import load_model
-from perfmodel.specs.model import CheckpointFormat, DenseFfn, MoeFfn
+from perfmodel.specs.model import UNQUANTISED, CheckpointFormat, DenseFfn, MoeFfn
 
 BASE = {
     "hidden_size": 64,
@@ -191,40 +191,20 @@ def test_a_config_itself_must_say_its_sizes():
 @pytest.mark.parametrize(
     ("section", "expected"),
     [
-        ({"quant_method": "fp8"}, CheckpointFormat(weights="fp8")),
+        ({"quant_method": "fp8"}, CheckpointFormat(weights="fp8", activations="fp8")),
         (
             {"quant_method": "fp8", "weight_block_size": [128, 128]},
-            CheckpointFormat(weights="fp8_block"),
-        ),
-        ({"quant_method": "mxfp4"}, CheckpointFormat(weights="mxfp4", experts_only=True)),
-        (
-            {"quant_method": "awq", "bits": 4, "group_size": 64},
-            CheckpointFormat(weights="int4", group_size=64),
-        ),
-        ({"quant_method": "gptq", "bits": 8}, CheckpointFormat(weights="int8")),
-        ({"load_in_4bit": True}, CheckpointFormat(weights="int4")),
-        ({"load_in_8bit": True}, CheckpointFormat(weights="int8")),
-        (
-            {"quant_method": "bitsandbytes", "load_in_4bit": True},
-            CheckpointFormat(weights="int4"),
-        ),
-        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, CheckpointFormat(weights="nvfp4")),
-        (
-            {
-                "quant_method": "compressed-tensors",
-                "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float"}}},
-            },
-            CheckpointFormat(weights="fp8"),
+            CheckpointFormat(weights="fp8_block", activations="fp8"),
         ),
         (
-            {
-                "quant_method": "compressed-tensors",
-                "config_groups": {
-                    "group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}
-                },
-                "ignore": ["lm_head", "re:.*self_attn.*"],
-            },
-            CheckpointFormat(weights="int4", group_size=32, experts_only=True),
+            {"quant_method": "mxfp4"},
+            CheckpointFormat(weights="mxfp4", linear=UNQUANTISED),
+        ),
+        ({"load_in_4bit": True}, CheckpointFormat(weights="nf4", activations="bf16")),
+        ({"load_in_8bit": True}, CheckpointFormat(weights="int8", activations="int8")),
+        (
+            {"quant_method": "modelopt", "quant_algo": "NVFP4"},
+            CheckpointFormat(weights="nvfp4", activations="nvfp4"),
         ),
     ],
 )

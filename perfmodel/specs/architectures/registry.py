@@ -19,7 +19,8 @@ from perfmodel.specs.architectures import (
 )
 from perfmodel.specs.architectures.config import Config, shown
 from perfmodel.specs.architectures.family import Family, build_decoder
-from perfmodel.specs.architectures.quantization import read_checkpoint
+from perfmodel.specs.architectures.quantised_layers import with_checkpoint
+from perfmodel.specs.architectures.quantization import read_recipe
 from perfmodel.specs.architectures.vision import TOWERS, vision_parameters
 from perfmodel.specs.base import describe
 from perfmodel.specs.model import Model
@@ -72,10 +73,11 @@ def build_model(data: Mapping[str, Any], name: str, where: str) -> Model:
         model = build_decoder(text, FAMILIES[text_kind], name, kind)
     except ValidationError as error:  # a product of stated sizes is out of a record's bounds
         raise InputError(f"{where}: {describe(error)}") from None
-    updates: dict[str, Any] = {"checkpoint": read_checkpoint(config) or read_checkpoint(text)}
     if kind in TOWERS:
-        updates["vision_parameters"] = vision_parameters(config, kind, model.hidden)
-    return model.model_copy(update=updates)
+        tower = vision_parameters(config, kind, model.hidden)
+        model = model.model_copy(update={"vision_parameters": tower})
+    recipe = read_recipe(config) or read_recipe(text)
+    return model if recipe is None else with_checkpoint(model, recipe)
 
 
 def read_type(config: Config) -> str:
@@ -90,11 +92,11 @@ def read_type(config: Config) -> str:
     if kind is None:
         raise config.fault("model_type", f"missing; known: {known}")
     if kind not in FAMILIES and kind not in MULTIMODAL:
-        close = difflib.get_close_matches(kind, known_types(), 1)
-        hint = f"did you mean {close[0]}? " if close else ""
+        close = difflib.get_close_matches(kind, known_types(), 3)
+        hint = f"did you mean {' or '.join(close)}? " if close else ""
         raise UnknownNameError(
             f"{config.where}: {config.path}model_type: unknown architecture {shown(kind)}; "
-            f"{hint}known: {known}"
+            f"{hint}known (perfmodel models list --architectures): {known}"
         )
     return kind
 
