@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,7 +155,7 @@ class Measured:
 
     tables: dict[str, pd.DataFrame]
     release: str
-    """Of the software measured, as the rows state it; several are joined by ``+``."""
+    """Of the software measured, as the rows state it; the one with the most rows first."""
     source: str
 
 
@@ -168,7 +169,7 @@ def read_measured(paths: Sequence[Path], hardware: Hardware) -> Measured:
     if not files:
         raise InputError(f"{', '.join(map(str, paths))}: no .parquet or .csv tables there")
     tables: dict[str, list[pd.DataFrame]] = {}
-    releases: set[str] = set()
+    releases: Counter[str] = Counter()
     names = []
     for file in files:
         for table in read_tables(file, hardware):
@@ -178,13 +179,14 @@ def read_measured(paths: Sequence[Path], hardware: Hardware) -> Measured:
                 continue
             tables.setdefault(table.family, []).append(mine)
             names.append(file.name)
-            if "framework_version" in mine:
-                releases |= set(mine["framework_version"].astype(str))
+            if {"framework", "framework_version"} <= set(mine):
+                stated = mine["framework"].astype(str) + " " + mine["framework_version"].astype(str)
+                releases.update(stated)
     if not tables:
         raise InputError(f"{hardware.name}: the tables hold no rows of this device")
     return Measured(
         tables={family: pd.concat(parts, ignore_index=True) for family, parts in tables.items()},
-        release="+".join(sorted(releases)) or "unstated",
+        release=", ".join(name for name, _ in releases.most_common()) or "unstated",
         source=f"rows of {', '.join(sorted(set(names)))} for {hardware.name}",
     )
 

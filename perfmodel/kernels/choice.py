@@ -31,7 +31,7 @@ class Choice:
     def label(self) -> str:
         """What an output says of it."""
         c = self.calibrated
-        what = f"{c.stack} {c.release}"
+        what = c.release.split(",")[0]  # of several, the one with the most rows
         if self.origin == "fitted":
             return f"fitted ({what})"
         return f"transferred from {c.hardware} ({what})"
