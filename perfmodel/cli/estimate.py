@@ -8,10 +8,12 @@ import typer
 
 from perfmodel.cli import estimate_tables as tables
 from perfmodel.cli.lazy import HELP
+from perfmodel.cli.memory_tables import memory_rows, memory_table, parallel_sizes
 from perfmodel.cli.options import takes_case
-from perfmodel.cli.output import console, print_csv, print_json
-from perfmodel.cli.text import binary, whole
-from perfmodel.errors import CapacityError, InputError
+from perfmodel.cli.output import bold, console, print_csv, print_json, print_table
+from perfmodel.cli.overflow import refuse_overflow
+from perfmodel.cli.text import whole
+from perfmodel.errors import InputError
 from perfmodel.inference.estimate import Estimate, estimate
 from perfmodel.inference.record import HEADLINE, estimate_record, plain
 from perfmodel.specs.deployment import Deployment
@@ -47,7 +49,9 @@ def _summary_rows(result: Estimate) -> list[dict[str, Any]]:
 
 def _memory_rows(result: Estimate) -> list[dict[str, Any]]:
     memory = result.memory
-    rows: list[tuple[str, Any]] = [(f"{n}_bytes", v) for n, v in tables.memory_rows(result)]
+    rows: list[tuple[str, Any]] = [
+        (f"{n}_bytes", int(v) if v.is_integer() else v) for n, v in memory_rows(result)
+    ]
     rows += [
         ("fits", memory.fits),
         ("max_sequences", memory.max_sequences),
@@ -66,27 +70,38 @@ def _operator_rows(result: Estimate) -> list[dict[str, Any]]:
     return rows
 
 
+def _print_head(out: Any, result: Estimate) -> None:
+    plan, load = result.plan.deployment, result.workload
+    gpus = result.plan.parallel.gpus
+    layout = ", ".join(f"{name} {ranks}" for name, ranks in parallel_sizes(result))
+    out.print(
+        bold(result.model.name), f"on {gpus} ×", bold(result.hardware.name),
+        *([f"({layout})"] if layout else []),
+    )  # fmt: skip
+    facts = [f"batch {whole(load.batch)}", f"prompt {whole(load.prompt)}"]
+    if load.cached_prefix:
+        facts.append(f"{whole(load.cached_prefix)} of them cached")
+    if load.prefill_chunk:
+        facts.append(f"chunks of {whole(load.prefill_chunk)}")
+    facts += [f"output {whole(load.output)}", f"weights {plan.weights}"]
+    facts += [f"cache {plan.kv_cache}", plan.engine]
+    out.print(" · ".join(facts))
+
+
 def _print_tables(result: Estimate, explain: Explain | None) -> None:
     out = console()
-    plan = result.plan.deployment
-    gpus = result.plan.parallel.gpus
-    out.print(f"[bold]{result.model.name}[/bold] on {gpus} × [bold]{result.hardware.name}[/bold]")
-    load = result.workload
-    out.print(
-        f"batch {whole(load.batch)} · prompt {whole(load.prompt)} · output {whole(load.output)} · "
-        f"weights {plan.weights} · cache {plan.kv_cache} · {plan.engine}"
-    )
+    _print_head(out, result)
     if result.memory.fits:
-        for made in (
-            tables.headline_table(result), tables.phase_table(result), tables.share_table(result)
-        ):  # fmt: skip
-            out.print(made)
-    out.print(tables.memory_table(result, detail=explain == "memory"))
+        print_table(out, tables.headline_table(result))
+        print_table(out, tables.phase_table(result))
+        print_table(out, tables.share_table(result))
+    print_table(out, memory_table(result, detail=explain == "memory"))
     if explain == "operators":
         for made in tables.operator_tables(result, out.width):
-            out.print(made)
+            print_table(out, made)
         if out.width < tables.WIDE:
-            out.print(f"Shapes and FLOP/B: from {tables.WIDE} columns on, or --csv.")
+            out.print(f"\nShapes and FLOP/B: from {tables.WIDE} columns on, or --csv.")
+    out.print()
     _print_notes(out, result)
 
 
@@ -102,28 +117,6 @@ def _print_notes(out: Any, result: Estimate) -> None:
         out.print(f"Note: {note}.")
 
 
-def _refuse_overflow(result: Estimate) -> None:
-    """Say on one line what doesn't fit and what would."""
-    memory = result.memory
-    if memory.fits:
-        return
-    head = f"{result.model.name} on {result.hardware.name}: "
-    if memory.max_sequences == 0 and memory.kv_room_bytes < 0:
-        raise CapacityError(
-            f"{head}weights {binary(memory.weights_bytes)}, activation peak "
-            f"{binary(memory.activation_bytes)} and reserve {binary(memory.reserved_bytes)} per "
-            f"GPU exceed {binary(memory.capacity_bytes)}: raise --tp or --pp, take smaller "
-            "--weights, or lower --max-num-seqs"
-        )
-    context = f", or {memory.max_context} tokens at this batch" if memory.max_context else ""
-    raise CapacityError(
-        f"{head}--batch {result.workload.batch} at {result.workload.prompt} + "
-        f"{result.workload.output} tokens needs {binary(memory.required_bytes)} per GPU "
-        f"({binary(memory.kv_bytes)} of them cache), and it has {binary(memory.capacity_bytes)}: "
-        f"at most --batch {memory.max_sequences} at this length{context}"
-    )
-
-
 @app.command()
 @takes_case
 def command(
@@ -136,13 +129,17 @@ def command(
     workload: Workload,
     deployment: Deployment,
     roofline_only: Annotated[
-        bool, typer.Option("--roofline-only", help="The datasheet's roof: no calibration.")
+        bool,
+        typer.Option("--roofline-only", metavar="", help="The datasheet's roof: no calibration."),
     ] = False,
     explain: Annotated[
-        Explain | None, typer.Option("--explain", help="Show every operator, or the memory.")
+        Explain | None,
+        typer.Option("--explain", help="operators or memory: every row of it.", metavar="<str>"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Rows for a spreadsheet.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="One JSON object.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", metavar="", help="Rows for a spreadsheet.")
+    ] = False,
 ) -> None:
     """Latency, throughput and memory of one deployment, and what limits them.
 
@@ -150,6 +147,8 @@ def command(
     """
     if as_json and as_csv:
         raise InputError("--json and --csv: one of them at a time")
+    if as_json and explain:
+        raise InputError(f"--explain {explain}: --json holds it already; leave --explain out")
     result = estimate(model, hardware, workload, deployment, roofline_only=roofline_only)
     if as_json:
         print_json(estimate_record(result))
@@ -158,4 +157,4 @@ def command(
         print_csv(makers[explain](result))
     else:
         _print_tables(result, explain)
-    _refuse_overflow(result)
+    refuse_overflow(result)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.cli.output import table
-from perfmodel.cli.text import binary, digits, percent, seconds, si, whole
+from perfmodel.cli.text import digits, percent, seconds, si, whole
 from perfmodel.inference.estimate import Estimate, Phase
 from perfmodel.inference.phase import OperatorCost
 
@@ -18,19 +18,20 @@ SHARES_SHOWN = 6
 
 
 def headline_table(result: Estimate) -> Table:
-    """TTFT, TPOT, total and throughput, each with its interval."""
-    made = table(None, [("Latency", "left"), ("", "right"), ("90 % interval", "right")])
-    rows = (
-        ("Time to first token (TTFT)", "ttft_s"),
-        ("Time per output token (TPOT), after the first", "tpot_s"),
-        ("Whole batch, prefill and decode", "total_s"),
-    )
-    for label, name in rows:
+    """TTFT, TPOT, total and throughput, each with its interval; a roof has none."""
+    uncertain = result.calibration != "datasheet roof"
+    interval = [("90 % interval", "right")] if uncertain else []
+    made = table(None, [("Latency", "left"), ("", "right"), *interval])
+
+    def add(label: str, name: str, shown: Callable[[Any], str]) -> None:
         low, high = result.interval(name)
-        made.add_row(label, seconds(getattr(result, name)), f"{seconds(low)} – {seconds(high)}")
-    low, high = result.interval("output_tokens_per_s")
-    rate = digits(float(result.output_tokens_per_s))
-    made.add_row("Output tokens per second", rate, f"{digits(float(low))} – {digits(float(high))}")
+        ends = [f"{shown(low)} – {shown(high)}"] if uncertain else []
+        made.add_row(label, shown(getattr(result, name)), *ends)
+
+    add("Time to first token (TTFT)", "ttft_s", seconds)
+    add("Time per output token (TPOT), after the first", "tpot_s", seconds)
+    add("Whole batch, prefill and decode", "total_s", seconds)
+    add("Output tokens per second", "output_tokens_per_s", lambda rate: digits(float(rate)))
     return made
 
 
@@ -51,7 +52,9 @@ def _phase_column(phase: Phase) -> list[str]:
 def phase_table(result: Estimate) -> Table:
     """Prefill and decode side by side."""
     context = whole(float(result.workload.prompt) + float(result.workload.output) / 2)
-    heads = [("Per GPU", "left"), ("Prefill", "right"), (f"Decode step at {context}", "right")]
+    stages = result.plan.parallel.pp
+    whose = "Per GPU" if stages == 1 else f"One GPU of each of {stages} stages"
+    heads = [(whose, "left"), ("Prefill", "right"), (f"Decode step at {context}", "right")]
     made = table(None, heads)
     labels = (
         "Time", "Throughput (all GPUs)", "FLOPs", "Device memory traffic",
@@ -89,68 +92,6 @@ def share_table(result: Estimate) -> Table:
     return made
 
 
-def memory_rows(result: Estimate) -> list[tuple[str, float]]:
-    """Parts of the memory of the fullest GPU, in bytes."""
-    memory = result.memory
-    return [
-        ("weights", float(memory.weights_bytes)),
-        ("kv_cache", float(memory.kv_bytes)),
-        ("activation_peak", float(memory.activation_bytes)),
-        ("reserved", float(memory.reserved_bytes)),
-        ("required", float(memory.required_bytes)),
-        ("capacity", float(memory.capacity_bytes)),
-    ]
-
-
-def memory_table(result: Estimate, *, detail: bool) -> Table:
-    """Memory per GPU, whether it fits, what more would; ``detail`` explains each part."""
-    memory, plan = result.memory, result.plan
-    heads = [("Memory per GPU", "left"), ("", "right")]
-    made = table(None, [*heads, ("", "left")] if detail else heads)
-
-    def add(label: str, value: str, why: str = "") -> None:
-        made.add_row(label, value, why) if detail else made.add_row(label, value)
-
-    deployment = plan.deployment
-    length = whole(float(result.workload.prompt) + float(result.workload.output))
-    waste = float(memory.kv_bytes) - float(memory.kv_stored_bytes)
-    add("Weights", binary(float(memory.weights_bytes)), _weights_note(result))
-    add(
-        f"KV cache ({whole(float(result.workload.batch))} × {length} tokens)",
-        binary(float(memory.kv_bytes)),
-        f"{binary(memory.kv_bytes_per_token)} a token and sequence in {deployment.kv_cache}; "
-        f"{deployment.kv_layout} layout, {binary(waste)} unused",
-    )
-    add(
-        "Activation peak",
-        binary(float(memory.activation_bytes)),
-        f"{plan.engine.name}'s start-up run: {whole(plan.limits.max_num_seqs)} sequences × "
-        f"vocabulary, {whole(plan.limits.max_num_batched_tokens)} tokens × hidden",
-    )
-    add(
-        "Reserved",
-        binary(float(memory.reserved_bytes)),
-        f"beyond {deployment.gpu_memory_utilization:g} of the device, driver, communication",
-    )
-    add("Capacity", binary(float(memory.capacity_bytes)), result.hardware.name)
-    add("Fits", "yes" if memory.fits else "NO")
-    add("Largest batch at this length", whole(float(memory.max_sequences)))
-    add("Longest context at this batch", f"{whole(float(memory.max_context))} tokens",
-        _context_note(result))  # fmt: skip
-    return made
-
-
-def _weights_note(result: Estimate) -> str:
-    parallel = result.plan.parallel
-    stage = f", stage {result.memory.stage + 1} of {parallel.pp}" if parallel.pp > 1 else ""
-    return f"{result.plan.deployment.weights}, TP {parallel.tp}{stage}"
-
-
-def _context_note(result: Estimate) -> str:
-    limit = result.model.max_positions
-    return f"the model was made for {whole(limit)}" if limit else ""
-
-
 def shape_text(row: OperatorCost) -> str:
     """An operator's shape in a few words."""
     return " ".join(f"{name}={_size(size)}" for name, size in row.shape.items())
@@ -178,6 +119,20 @@ def _operator_cells(row: OperatorCost, phase_s: float) -> dict[str, str]:
 
 WIDE = 120
 """Columns of a terminal from which an operator's shape stands beside it."""
+LONGEST_NAME = 30
+"""Characters of an operator's name beyond which a narrow table breaks it at a dot."""
+
+
+def _broken(name: str) -> str:
+    head, dot, tail = name.rpartition(".")
+    return f"{head}\n  {dot}{tail}" if len(name) > LONGEST_NAME and head else name
+
+
+def _title(name: str, phase: Phase) -> str:
+    steps = max(int(row.steps) for row in phase.cost.operators)
+    if steps == 1:
+        return f"{name}: operators of one GPU, totals over their count"
+    return f"{name} in {steps} chunks: count and shape of the first, totals over all of them"
 
 
 def operator_tables(result: Estimate, width: int) -> Iterator[Table]:
@@ -187,9 +142,10 @@ def operator_tables(result: Estimate, width: int) -> Iterator[Table]:
         rows = [_operator_cells(row, float(phase.time_s)) for row in phase.cost.operators]
         heads = [name for name in rows[0] if width >= WIDE or name not in {"Shape", "FLOP/B"}]
         made = table(
-            f"{title}: operators of one GPU, totals over their count",
-            [(head, "left" if head in left else "right") for head in heads],
+            _title(title, phase), [(head, "left" if head in left else "right") for head in heads]
         )
         for row in rows:
+            if width < WIDE:
+                row["Operator"] = _broken(row["Operator"])
             made.add_row(*(row[head] for head in heads))
         yield made

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
 from perfmodel.cli.lazy import HELP
 from perfmodel.cli.output import console, print_json, table
-from perfmodel.cli.text import binary, digits, si
+from perfmodel.cli.text import binary, digits, exact, si
 from perfmodel.specs.hardware import Hardware, hardware_names, load_hardware
 from perfmodel.specs.hardware_checks import check_hardware
+from perfmodel.specs.hardware_schema import unit, walk
 from perfmodel.units import GIGA, TERA
 
 app = typer.Typer(
@@ -19,7 +23,7 @@ app = typer.Typer(
     context_settings=HELP,
     help="Accelerators that perfmodel knows.",
 )
-Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="One JSON object.")]
 Name = Annotated[str, typer.Argument(help="Name of a profile, or a YAML file.")]
 FORMATS = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4")
 
@@ -66,31 +70,61 @@ def list_hardware(as_json: Json = False) -> None:
     console().print(made)
 
 
-def _show(hardware: Hardware) -> None:
-    made = table(hardware.title or hardware.name, [("", "left"), ("", "right"), ("", "left")])
-    made.show_header = False
+UNIT_SUFFIX = re.compile(r"_(usd_per_hour|tflops|gb_s|gb|gib|mb|kb|mhz|w)(?=_|$)")
+"""The unit in a key, which stands beside the figure instead."""
+
+
+def _label(group: str, name: str) -> str:
+    """``memory.bandwidth_gb_s`` in words."""
+    return " ".join(UNIT_SUFFIX.sub("", f"{group}_{name}").replace("_", " ").split())
+
+
+def _figure(value: Any, unit_name: str) -> str:
+    if not isinstance(value, int | float):
+        return str(value)
+    shown_unit = "" if unit_name in {"", "–"} else f" {unit_name}"
+    return f"{exact(value)}{shown_unit}"
+
+
+def _figures(hardware: Hardware) -> Iterator[tuple[str, str, str]]:
+    """Label, figure with its unit, and ``recalled`` or nothing, for each fact of a profile."""
+    units = {key: unit(field) for key, field in walk(Hardware)}
     profile = hardware.model_dump(mode="json", by_alias=True, exclude_none=True)
+    for name in ("vendor", "architecture", "compute_capability", "year"):
+        if name in profile:
+            note = "recalled" if name in hardware.recalled else ""
+            yield name.replace("_", " "), str(profile[name]), note
     for group, fields in profile.items():
         if not isinstance(fields, dict):
             continue
         recalled = set(fields.get("recalled", []))
         for name, value in fields.items():
             if name not in {"source", "recalled"}:
-                label = f"{group.removesuffix('_tflops')} {name}"
-                note = "recalled" if name in recalled else ""
-                made.add_row(label, f"{value:,}" if isinstance(value, int) else str(value), note)
+                figure = _figure(value, units.get(f"{group}.{name}", ""))
+                yield _label(group, name), figure, "recalled" if name in recalled else ""
     bf16 = hardware.peak("bf16")
     if bf16 is not None:
-        ridge = si(bf16 / hardware.memory_bandwidth, "FLOP/B")
-        made.add_row("ridge point in bf16", ridge, "")
+        yield "ridge point in bf16", si(bf16 / hardware.memory_bandwidth, "FLOP/B"), ""
+
+
+def _show(hardware: Hardware) -> None:
+    made = table(hardware.title or hardware.name, [("", "left"), ("", "right"), ("", "left")])
+    made.show_header = False
+    for row in _figures(hardware):
+        made.add_row(*row)
     out = console()
     out.print(made)
-    out.print("Peaks are dense TFLOP/s; links are per direction and GPU. Sources:")
-    for group, fields in profile.items():
-        if isinstance(fields, dict) and "source" in fields:
-            out.print(f"  {group}: {fields['source']}")
+
+    def paragraph(text: str, indent: str) -> None:
+        out.print(textwrap.fill(text, out.width, initial_indent=indent, subsequent_indent="    "))
+
+    out.print("\nPeaks are dense; links are per direction and GPU. Sources:")
+    for group in type(hardware).model_fields:
+        source = getattr(getattr(hardware, group), "source", None)
+        if source:
+            paragraph(f"{_label(group, '')}: {source}", "  ")
     if hardware.notes:
-        out.print(f"Note: {hardware.notes}")
+        paragraph(f"Note: {hardware.notes}", "")
 
 
 @app.command("show")

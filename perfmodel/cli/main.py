@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from typing import Annotated, Any
 
@@ -10,6 +11,8 @@ import typer
 
 from perfmodel import __version__
 from perfmodel.cli.lazy import HELP, LazyGroup
+from perfmodel.cli.output import NARROWEST
+from perfmodel.cli.stream import WriteError, answers, complain, discard_output
 from perfmodel.errors import PerfmodelError
 
 app = typer.Typer(
@@ -35,7 +38,11 @@ def options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
+            "--version",
+            metavar="",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version.",
         ),
     ] = False,
 ) -> None:
@@ -43,38 +50,48 @@ def options(
 
 
 def _fail(message: str, status: int = 2) -> int:
-    print(f"perfmodel: {' '.join(str(message).split())}", file=sys.stderr)
+    complain(message)
     return status
+
+
+def _usage(error: Any) -> int:
+    """The exit status of a fault of the command line, said on one line."""
+    message = error.format_message()
+    if not message:  # no arguments: the help has been printed
+        return int(error.exit_code)
+    message = message.replace("Value error, ", "").rstrip(".")
+    return _fail(f"{message} (see perfmodel --help)", int(error.exit_code))
 
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command line and return its exit status.
 
-    0: done; 1: a check failed; 2: the input is wrong or can't be met. What a user can mend is one
-    line on stderr; a bug keeps its traceback.
+    0: done; 1: a check failed; 2: the input is wrong or can't be met, or the answer can't be
+    written. What a user can mend is one line on stderr; a bug keeps its traceback.
     """
     command = typer.main.get_command(app)
     try:
-        status: Any = command.main(args=arguments, prog_name="perfmodel", standalone_mode=False)
+        with answers():
+            status: Any = command.main(args=arguments, prog_name="perfmodel", standalone_mode=False)
     except PerfmodelError as error:
         return _fail(str(error))
     except typer.Abort:
         return _fail("interrupted", 130)
-    except BrokenPipeError:
-        # The reader of our output (head, less) has left: nothing more to say.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except WriteError as error:
+        discard_output()
+        # The reader of our output (head, less) may have left: nothing more to say.
+        return 0 if error.closed else _fail(f"can't write the answer: {error}")
     except Exception as error:
         # Usage errors of typer's (vendored) click know how to format themselves.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-            message = error.format_message()
-            if not message:  # no arguments: the help has been printed
-                return int(error.exit_code)
-            return _fail(f"{message} (see perfmodel --help)", int(error.exit_code))
+            return _usage(error)
         raise
     return status if isinstance(status, int) else 0
 
 
 def main() -> None:
     """Entry point of the console script."""
+    columns = shutil.get_terminal_size().columns
+    if columns < NARROWEST:
+        os.environ["COLUMNS"] = str(NARROWEST)  # the help's tables too; the terminal wraps them
     sys.exit(run())

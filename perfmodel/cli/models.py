@@ -8,9 +8,10 @@ import typer
 
 from perfmodel.cli.lazy import HELP
 from perfmodel.cli.output import console, print_json, table
-from perfmodel.cli.text import binary, digits, whole
+from perfmodel.cli.text import binary, binary_exact, digits, whole
 from perfmodel.operators.summary import model_record
-from perfmodel.specs.loading import load_model, model_names
+from perfmodel.specs.architectures.registry import known_types
+from perfmodel.specs.loading import load_catalogue, load_model, model_names
 from perfmodel.specs.model import CheckpointFormat, Model
 
 app = typer.Typer(
@@ -19,13 +20,32 @@ app = typer.Typer(
     context_settings=HELP,
     help="Models that perfmodel knows.",
 )
-Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="One JSON object.")]
+
+
+def _list_architectures(as_json: bool) -> None:
+    if as_json:
+        print_json({"architectures": known_types()})
+        return
+    for kind in known_types():
+        print(kind)
 
 
 @app.command("list")
-def list_models(as_json: Json = False) -> None:
+def list_models(
+    architectures: Annotated[
+        bool,
+        typer.Option(
+            "--architectures", metavar="", help="Every model_type that can be read, instead."
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """List the catalogue with parameter counts and KV bytes per token."""
-    records = [model_record(load_model(name)) for name in model_names()]
+    if architectures:
+        _list_architectures(as_json)
+        return
+    records = [model_record(load_catalogue(name)) for name in model_names()]
     if as_json:
         print_json({"models": records})
         return
@@ -75,7 +95,7 @@ def _show(model: Model, record: dict[str, Any]) -> None:
         ("KV growth per token beyond the window", "kv_bytes_per_token_beyond_window"),
         ("State per sequence", "state_bytes_per_sequence"),
     ):
-        made.add_row(label, f"{binary(record[key])} ({whole(record[key])} B)")
+        made.add_row(label, binary_exact(record[key]))
     made.add_row("Layers", whole(len(model.layers)))
     made.add_row("Hidden width", whole(model.hidden))
     made.add_row("Vocabulary", whole(model.vocab))

@@ -7,17 +7,22 @@ Flags follow vLLM's names where it has one. A command takes them by the decorato
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
-from perfmodel.specs.base import Spec
+from perfmodel.errors import InputError
+from perfmodel.specs.base import Case, FieldError
 from perfmodel.specs.deployment import Deployment
+from perfmodel.specs.engine import engine_names
+from perfmodel.specs.formats import FORMATS
 from perfmodel.specs.workload import Workload
 
 Answer = TypeVar("Answer")
+Built = TypeVar("Built", bound=Case)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,7 @@ def _flag(field: str, names: str, kind: Any, help_text: str, panel: str) -> Flag
 
 
 _CASE, _LAYOUT, _FORMAT, _ENGINE = "Workload", "Parallel layout", "Number formats", "Engine"
+_FORMATS = ", ".join(FORMATS)
 WORKLOAD = (
     _flag("batch", "--batch -b", int, "Sequences in flight over the whole deployment.", _CASE),
     _flag("prompt", "--prompt -p", int, "Tokens of a prompt, a cached prefix included.", _CASE),
@@ -53,31 +59,31 @@ DEPLOYMENT = (
     _flag("dp", "--dp --data-parallel-size", int, "Replicas that share the batch.", _LAYOUT),
     _flag(
         "weights", "--weights --quantization", str,
-        "bf16, fp8, fp8_block, int8, int4, int4_g64, mxfp4, nvfp4, …, for every linear layer; "
-        "auto, or the checkpoint's own name: as the checkpoint stores them.",
+        f"{_FORMATS}, for every linear layer; auto, or the checkpoint's own name: as it is stored.",
         _FORMAT,
     ),
     _flag(
         "activations", "--activations", str,
-        "Inputs of quantised layers; auto: the checkpoint's, else as the weights.",
-        _FORMAT,
+        "Inputs of quantised layers: bf16, fp16, fp8, int8, nvfp4; "
+        "auto: the checkpoint's, else as the weights where the chip multiplies them.", _FORMAT,
     ),
     _flag(
         "kv_cache", "--kv-cache-dtype --kv-cache", str,
-        "Cached keys and values; auto: the checkpoint's, else bf16.", _FORMAT,
+        f"Cached keys and values: {_FORMATS}; auto: the checkpoint's, else bf16.", _FORMAT,
     ),
-    _flag("engine", "--engine", str, "Engine preset, or a YAML file.", _ENGINE),
+    _flag("engine", "--engine", str, f"{', '.join(engine_names())}, or a YAML file.", _ENGINE),
     _flag(
         "execution", "--execution", Literal["graph", "eager"],
-        "Kernels replayed from a graph, or launched one by one.", _ENGINE,
+        "graph or eager: kernels replayed, or launched one by one.", _ENGINE,
     ),
     _flag(
         "attention", "--attention", Literal["fused", "unfused"],
-        "Whether scores stay on chip.", _ENGINE,
+        "fused or unfused: scores stay on chip, or don't.", _ENGINE,
     ),
     _flag(
         "kv_layout", "--kv-layout", Literal["paged", "contiguous", "flat"] | None,
-        "How the cache is set aside (default: the engine's).", _ENGINE,
+        "paged, contiguous or flat: how the cache is set aside (default: the engine's).",
+        _ENGINE,
     ),
     _flag("block_size", "--block-size", int | None, "Tokens in a block of the cache.", _ENGINE),
     _flag(
@@ -102,22 +108,45 @@ def whole_number(text: str) -> int:
     Raises:
         BadParameter: names the text.
     """
+    said = str(text)
+    if re.fullmatch(r"[+-]?\d{19,}", said.strip()):
+        raise typer.BadParameter(f"{said[:20]}… is out of range")
     try:
-        return int(str(text))
+        return int(said)
     except ValueError:
-        raise typer.BadParameter(f"{str(text)[:40]!r} is no whole number") from None
+        raise typer.BadParameter(f"{said[:40]!r} is no whole number") from None
 
 
-def _parameter(flag: Flag, record: type[Spec]) -> inspect.Parameter:
+def number(text: str) -> float:
+    """A number as typed.
+
+    Raises:
+        BadParameter: names the text.
+    """
+    try:
+        return float(str(text))
+    except ValueError:
+        raise typer.BadParameter(f"{str(text)[:40]!r} is no number") from None
+
+
+PARSERS: dict[Any, tuple[Callable[[str], Any], str]] = {
+    int: (whole_number, "<int>"),
+    int | None: (whole_number, "<int>"),
+    float | None: (number, "<float>"),
+}
+"""Parser and placeholder of a flag by its kind."""
+
+
+def _parameter(flag: Flag, record: type[Case]) -> inspect.Parameter:
     default = record.model_fields[flag.field].default
-    counts = flag.kind in (int, int | None)
+    parser, metavar = PARSERS.get(flag.kind, (None, "<str>"))
     option = typer.Option(
         *flag.names,
         help=flag.help,
         rich_help_panel=flag.panel,
         show_default=default is not None,
-        parser=whole_number if counts else None,
-        metavar="<int>" if counts else None,
+        parser=parser,
+        metavar=metavar,
     )
     return inspect.Parameter(
         flag.field,
@@ -125,6 +154,20 @@ def _parameter(flag: Flag, record: type[Spec]) -> inspect.Parameter:
         default=default,
         annotation=Annotated[flag.kind, option],
     )
+
+
+def _build(record: type[Built], flags: tuple[Flag, ...], given: dict[str, Any]) -> Built:
+    """The record of the flags' values; a fault names the flag.
+
+    Raises:
+        InputError: one line.
+    """
+    try:
+        return record(**{flag.field: given.pop(flag.field) for flag in flags})
+    except FieldError as error:
+        names = {flag.field: flag.names[0] for flag in flags}
+        name = names.get(error.field, error.field)
+        raise InputError(f"{name}: {error.problem}" if name else error.problem) from None
 
 
 def takes_case(command: Callable[..., Answer]) -> Callable[..., Answer]:
@@ -135,13 +178,9 @@ def takes_case(command: Callable[..., Answer]) -> Callable[..., Answer]:
     shared += [_parameter(flag, Deployment) for flag in DEPLOYMENT]
 
     def wrapped(**given: Any) -> Answer:
-        workload = {flag.field: given.pop(flag.field) for flag in WORKLOAD}
-        deployment = {flag.field: given.pop(flag.field) for flag in DEPLOYMENT}
-        return command(
-            **given,
-            workload=Workload.parse(workload, "workload"),
-            deployment=Deployment.parse(deployment, "deployment"),
-        )
+        workload = _build(Workload, WORKLOAD, given)
+        deployment = _build(Deployment, DEPLOYMENT, given)
+        return command(**given, workload=workload, deployment=deployment)
 
     keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
     wrapped.__name__ = command.__name__

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 
 def print_json(record: Mapping[str, Any]) -> None:
@@ -28,11 +29,30 @@ def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     writer.writerows(rows)
 
 
+NARROWEST = 60
+"""Columns below which tables aren't squeezed any further: the terminal wraps their lines."""
+
+
 def console() -> Console:
     """The terminal (or pipe, 80 columns wide) that tables are printed to."""
     from rich.console import Console  # noqa: PLC0415  (only where tables are drawn)
 
-    return Console(highlight=False)
+    made = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
+    made.width = max(NARROWEST, made.width)
+    return made
+
+
+def bold(text: str) -> Text:
+    """Text that stands out."""
+    from rich.text import Text  # noqa: PLC0415
+
+    return Text(text, style="bold")
+
+
+def print_table(out: Console, made: Table) -> None:
+    """A table with an empty line before it."""
+    out.print()
+    out.print(made)
 
 
 def table(title: str | None, columns: Iterable[tuple[str, str]]) -> Table:
@@ -40,8 +60,9 @@ def table(title: str | None, columns: Iterable[tuple[str, str]]) -> Table:
     from rich import box  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
-                 pad_edge=False, header_style="bold")  # fmt: skip
+    made = Table(title=None if title is None else bold(title), title_justify="left",
+                 box=box.SIMPLE_HEAD, show_edge=False, collapse_padding=True, pad_edge=False,
+                 header_style="bold")  # fmt: skip
     for heading, justify in columns:
         made.add_column(
             heading,

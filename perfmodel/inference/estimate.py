@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from perfmodel.errors import InputError
 from perfmodel.inference.memory import Memory, memory_use
 from perfmodel.inference.phase import Cost, PhaseCost
 from perfmodel.inference.plan import Plan, make_plan
@@ -13,6 +16,7 @@ from perfmodel.inference.steps import decode_all, decode_step, prefill
 from perfmodel.kernels.calibration import load_calibration
 from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.quantity import Array, Quantity, as_quantity
+from perfmodel.specs.base import Case
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.hardware import Hardware, load_hardware
 from perfmodel.specs.loading import load_model
@@ -93,7 +97,11 @@ class Estimate:
         return as_quantity(np.broadcast_to(value, np.broadcast_shapes(*axes)))
 
     def interval(self, name: str) -> tuple[Quantity, Quantity]:
-        """Low and high end of ``ttft_s``, ``tpot_s``, ``total_s`` or ``output_tokens_per_s``."""
+        """Low and high end of ``ttft_s``, ``tpot_s``, ``total_s`` or ``output_tokens_per_s``.
+
+        Raises:
+            InputError: no interval has that name.
+        """
         first, rest = self.prefill.cost.total, self.decode_total
         ends = {
             "ttft_s": (first.low_s, first.high_s),
@@ -107,6 +115,9 @@ class Estimate:
             tokens = self.workload.batch * self.workload.output
             low, high = ends["total_s"]
             return tokens / high, tokens / low
+        if name not in ends:
+            known = ", ".join([*ends, "output_tokens_per_s"])
+            raise InputError(f"no interval is called {name!r:.40}; known: {known}")
         return ends[name]
 
 
@@ -115,7 +126,7 @@ def _warnings(model: Model, workload: Workload, plan: Plan, memory: Memory) -> t
     longest = int(np.max(np.asarray(workload.prompt + workload.output)))
     if model.max_positions is not None and longest > model.max_positions:
         notes.append(
-            f"{longest} tokens exceed the {model.max_positions} that {model.name} was made for"
+            f"{longest:,} tokens exceed the {model.max_positions:,} that {model.name} was made for"
         )
     budget = plan.limits.max_num_batched_tokens
     new = plan.replica_sequences(workload) * (workload.prompt - workload.cached_prefix)
@@ -138,9 +149,24 @@ def _ridge_point(plan: Plan, device: DeviceModel) -> float:
     return device.peak(plan.formats.main.arithmetic) / device.hardware.memory_bandwidth
 
 
+def _record(given: Any, kind: type[Case]) -> Any:
+    """``given``, or the defaults where it is None.
+
+    Raises:
+        InputError: something else than the record was given.
+    """
+    if given is None or isinstance(given, kind):
+        return kind() if given is None else given
+    name = kind.__name__
+    raise InputError(
+        f"{name.lower()}: a perfmodel.{name} is needed, such as perfmodel.{name}(), "
+        f"not {type(given).__name__}"
+    )
+
+
 def estimate(
-    model: Model | str,
-    hardware: Hardware | str,
+    model: Model | str | os.PathLike[str],
+    hardware: Hardware | str | os.PathLike[str],
     workload: Workload | None = None,
     deployment: Deployment | None = None,
     *,
@@ -158,10 +184,10 @@ def estimate(
     Raises:
         InputError: one line that names the wrong field and what would do.
     """
-    model = load_model(model) if isinstance(model, str) else model
-    hardware = load_hardware(hardware) if isinstance(hardware, str) else hardware
-    workload = workload or Workload()
-    plan = make_plan(model, hardware, workload, deployment or Deployment())
+    model = model if isinstance(model, Model) else load_model(model)
+    hardware = hardware if isinstance(hardware, Hardware) else load_hardware(hardware)
+    workload = _record(workload, Workload)
+    plan = make_plan(model, hardware, workload, _record(deployment, Deployment))
     calibration = None if roofline_only else load_calibration()
     device = DeviceModel(hardware, calibration, plan.deployment.execution)
     memory = memory_use(model, hardware, workload, plan)

@@ -70,10 +70,15 @@ class OperatorCost:
 
     name: str
     count: int
+    """Executions in one step."""
     shape: Shape
+    """Sizes in the phase's first step."""
     arithmetic: str
     source: str
     cost: Cost
+    """Totals over all executions in all steps."""
+    steps: Quantity = 1
+    """Steps of the phase that execute it: the chunks of a chunked prefill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,19 @@ def _sum(value: Quantity, count: int, mask: Array | None) -> Quantity:
     if mask is None:
         return count * value
     return as_quantity(count * (np.asarray(value, dtype=np.float64) * mask).sum(axis=-1))
+
+
+def _first_step(shape: Shape) -> Shape:
+    """The sizes of the first step where arrays have a trailing axis of steps."""
+    return {
+        name: as_quantity(size[..., 0]) if isinstance(size, np.ndarray) else size
+        for name, size in shape.items()
+    }
+
+
+def _steps(mask: Array) -> Quantity:
+    total = mask.sum(axis=-1)
+    return as_quantity(total) if np.ndim(total) else int(total)
 
 
 def operator_cost(operator: Operator, device: DeviceModel, mask: Array | None) -> OperatorCost:
@@ -110,10 +128,11 @@ def operator_cost(operator: Operator, device: DeviceModel, mask: Array | None) -
     return OperatorCost(
         name=operator.name,
         count=operator.count,
-        shape=operator.shape,
+        shape=operator.shape if mask is None else _first_step(operator.shape),
         arithmetic=operator.arithmetic,
         source=kernel.source,
         cost=Cost(**totals),
+        steps=1 if mask is None else _steps(mask),
     )
 
 
@@ -128,7 +147,7 @@ def phase_cost(
 def add(first: PhaseCost, second: PhaseCost) -> PhaseCost:
     """The same operators over further steps."""
     rows = tuple(
-        replace(a, cost=a.cost + b.cost)
+        replace(a, cost=a.cost + b.cost, steps=a.steps + b.steps)
         for a, b in zip(first.operators, second.operators, strict=True)
     )
     return PhaseCost(rows, first.total + second.total)

@@ -224,11 +224,11 @@ def _largest_replica_batch(workload: Workload, dp: int) -> int:
 def _check_positions(model: Model, workload: Workload) -> None:
     """A table of learned positions has no row for a token beyond it."""
     rows = model.max_positions or model.position_rows
-    longest = int(np.max(np.asarray(workload.prompt + workload.output)))
+    # The last token that is generated isn't fed in again.
+    longest = int(np.max(np.asarray(workload.prompt + workload.output))) - 1
     if model.position_rows and longest > rows:
         raise InputError(
-            f"{model.name} has a table of {rows} positions: --prompt and --output together may "
-            f"not exceed it, and are {longest}"
+            f"{model.name} has a table of {rows} positions: --prompt and --output need {longest}"
         )
 
 

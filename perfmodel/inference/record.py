@@ -30,11 +30,15 @@ def plain(value: Any) -> Any:
 
 
 def operator_record(row: OperatorCost) -> dict[str, Any]:
-    """One operator: its shape once, its totals over all executions in the phase."""
+    """One operator: its totals over all ``steps`` × ``count`` executions in the phase.
+
+    ``count`` is that of one step, ``shape`` that of the first; a prefill in chunks has several.
+    """
     cost = row.cost
     return {
         "name": row.name,
         "count": row.count,
+        "steps": plain(row.steps),
         "shape": {name: plain(size) for name, size in row.shape.items()},
         "arithmetic": row.arithmetic,
         "flops": plain(cost.flops),
@@ -72,13 +76,18 @@ def phase_record(phase: Phase) -> dict[str, Any]:
     }
 
 
+def _integer(value: float) -> int | float:
+    """Bytes without a fraction as an integer."""
+    return int(value) if value.is_integer() else value
+
+
 def memory_record(memory: Memory) -> dict[str, Any]:
     """Memory per GPU."""
     return {
         "weights_bytes": plain(memory.weights_bytes),
         "kv_bytes": plain(memory.kv_bytes),
         "kv_stored_bytes": plain(memory.kv_stored_bytes),
-        "kv_bytes_per_token": memory.kv_bytes_per_token,
+        "kv_bytes_per_token": _integer(memory.kv_bytes_per_token),
         "kv_room_bytes": plain(memory.kv_room_bytes),
         "activation_bytes": plain(memory.activation_bytes),
         "reserved_bytes": plain(memory.reserved_bytes),

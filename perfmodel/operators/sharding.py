@@ -127,13 +127,28 @@ def local_layer(layer: Layer, parallel: Parallel) -> Layer:
     return layer.model_copy(update={"mixer": mixer, "ffn": ffn})
 
 
-LARGEST_TP = 64
-"""Tensor-parallel sizes that a refusal lists go up to here."""
+LARGEST_TP = 1024
+"""Tensor- and expert-parallel sizes that a refusal lists go up to here."""
 
 
 def possible_tp(model: Model, parallel: Parallel) -> list[int]:
     """The tensor-parallel sizes up to `LARGEST_TP` that divide ``model``, the rest as given."""
-    return [tp for tp in range(1, LARGEST_TP + 1) if not _refusal(model, replace(parallel, tp=tp))]
+    layouts = {tp: replace(parallel, tp=tp) for tp in range(1, LARGEST_TP + 1)}
+    return [
+        tp
+        for tp, layout in layouts.items()
+        if not _group_refusal(layout) and not _refusal(model, layout)
+    ]
+
+
+def possible_ep(model: Model, parallel: Parallel) -> list[int]:
+    """The expert-parallel sizes up to `LARGEST_TP` that work with the tp and dp given."""
+    layouts = {ep: replace(parallel, ep=ep) for ep in range(1, LARGEST_TP + 1)}
+    return [
+        ep
+        for ep, layout in layouts.items()
+        if not _group_refusal(layout) and not _refusal(model, layout)
+    ]
 
 
 def _refusal(model: Model, parallel: Parallel) -> str | None:
@@ -146,16 +161,25 @@ def _refusal(model: Model, parallel: Parallel) -> str | None:
     return None
 
 
-def _check_experts(model: Model, parallel: Parallel) -> None:
-    if not any(isinstance(layer.ffn, MoeFfn) for layer in model.layers):
-        raise InputError(f"--ep: {parallel.ep}, but {model.name} has no experts; use --ep 1")
-    group = parallel.tp * parallel.dp
-    if group % parallel.ep:
-        raise InputError(f"--ep: {parallel.ep} doesn't divide tp × dp = {group} GPUs of a stage")
-    if max(parallel.ep, parallel.tp) % min(parallel.ep, parallel.tp):
-        raise InputError(
-            f"--ep: {parallel.ep} neither divides --tp {parallel.tp} nor is a multiple of it"
-        )
+def _group_refusal(parallel: Parallel) -> str | None:
+    """Why the experts' ranks can't be drawn from the GPUs of a stage, or None."""
+    tp, ep, group = parallel.tp, parallel.ep, parallel.tp * parallel.dp
+    if group % ep:
+        return f"--ep: {ep} doesn't divide tp × dp = {group} GPUs of a stage"
+    if max(ep, tp) % min(ep, tp):
+        return f"--ep: {ep} neither divides --tp {tp} nor is a multiple of it"
+    return None
+
+
+def _remedy(model: Model, parallel: Parallel, refused: str) -> str:
+    """The values of the refused flag that would do, else those of the other one."""
+    tps, eps = possible_tp(model, parallel), possible_ep(model, parallel)
+    choices = {"--tp": tps, "--ep": eps} if refused == "--tp" else {"--ep": eps, "--tp": tps}
+    for flag, sizes in choices.items():
+        if sizes:
+            return f"{flag} may be {', '.join(map(str, sizes))}"
+    both = possible_tp(model, replace(parallel, ep=1))
+    return f"with --ep 1, --tp may be {', '.join(map(str, both))}"
 
 
 def check_parallel(model: Model, parallel: Parallel) -> None:
@@ -168,13 +192,13 @@ def check_parallel(model: Model, parallel: Parallel) -> None:
         raise InputError(
             f"--pp: {parallel.pp} stages for the {len(model.layers)} layers of {model.name}"
         )
-    if parallel.ep > 1:
-        _check_experts(model, parallel)
-    refusal = _refusal(model, parallel)
+    if parallel.ep > 1 and not any(isinstance(layer.ffn, MoeFfn) for layer in model.layers):
+        raise InputError(f"--ep: {parallel.ep}, but {model.name} has no experts; use --ep 1")
+    group = _group_refusal(parallel)
+    refusal = group or _refusal(model, parallel)
     if refusal:
-        sizes = possible_tp(model, parallel)
-        remedy = f"--tp may be {', '.join(map(str, sizes))}" if sizes else "use another --ep"
-        raise InputError(f"{refusal} of {model.name}; {remedy}")
+        owner = "" if group else f" of {model.name}"
+        raise InputError(f"{refusal}{owner}; {_remedy(model, parallel, refusal[:4])}")
 
 
 def stage_layers(model: Model, pp: int) -> Iterator[tuple[Layer, ...]]:

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
 
-from perfmodel.specs.base import Case
+from perfmodel.errors import UnknownNameError
+from perfmodel.specs.base import Case, share, whole_number
+from perfmodel.specs.formats import FORMATS, number_format
 
-Ranks = Annotated[int, Field(ge=1, le=65_536)]
+Ranks = Annotated[int, whole_number(1, 65_536)]
+
+
+def _known_format(name: Any) -> Any:
+    """A number format's name as given, or ``auto`` in any case."""
+    if not isinstance(name, str):
+        return name
+    if name.strip().lower() == "auto":
+        return "auto"
+    try:
+        for part in name.split("+"):  # a checkpoint of several formats is named by all of them
+            number_format(part.strip())
+    except UnknownNameError:
+        known = ", ".join(["auto", *FORMATS])
+        problem = f"unknown number format {name[:40]!r}; known: {known}"
+        raise PydanticCustomError("format", "{problem}", {"problem": problem}) from None
+    return name.strip()
+
+
+Format = Annotated[str, BeforeValidator(_known_format)]
 
 
 class Deployment(Case):
@@ -22,14 +44,14 @@ class Deployment(Case):
     """Ranks that the experts are spread over."""
     dp: Ranks = 1
     """Replicas that share the batch."""
-    weights: str = "auto"
+    weights: Format = "auto"
     """Format of the weights. ``auto``, or the checkpoint's own format by name (``int4`` for any
     ``int4_g32``), is the checkpoint, with what it spares. Another name applies to every linear
     layer and expert; embedding, head, router and norms keep 16 bits. ``bf16`` dequantises all."""
-    activations: str = "auto"
+    activations: Format = "auto"
     """Format of the quantised layers' inputs; ``auto``: as the checkpoint states, else as the
     weights where the chip multiplies them."""
-    kv_cache: str = "auto"
+    kv_cache: Format = "auto"
     """Format of cached keys and values; ``auto``: the checkpoint's, else 16 bits."""
     engine: str = "vllm"
     """An engine's name or YAML file: its memory reserve and default limits."""
@@ -39,11 +61,11 @@ class Deployment(Case):
     """Whether the attention kernel keeps its scores on chip."""
     kv_layout: Literal["paged", "contiguous", "flat"] | None = None
     """Blocks of ``block_size``; a reserved length per sequence; or exactly what is stored."""
-    block_size: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    block_size: Annotated[int | None, whole_number(1, 2**20)] = None
     """Tokens in a block of the paged cache; the engine's default where None."""
-    max_model_len: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    max_model_len: Annotated[int | None, whole_number(1, 2**31)] = None
     """Length reserved for each sequence by the contiguous layout; the model's where None."""
-    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = None
+    gpu_memory_utilization: Annotated[float | None, share()] = None
     """Share of the device memory that the engine may use."""
-    max_num_seqs: Annotated[int, Field(ge=1, le=2**20)] | None = None
-    max_num_batched_tokens: Annotated[int, Field(ge=1, le=2**24)] | None = None
+    max_num_seqs: Annotated[int | None, whole_number(1, 2**20)] = None
+    max_num_batched_tokens: Annotated[int | None, whole_number(1, 2**24)] = None

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from perfmodel.errors import UnknownNameError
+from perfmodel.errors import InputError, UnknownNameError
 from perfmodel.specs.base import Spec
 from perfmodel.specs.hardware import Hardware
 from perfmodel.specs.yaml_file import read_yaml
@@ -83,14 +83,39 @@ def load_engine(name_or_path: str) -> Engine:
     """An engine by name, or from a YAML file.
 
     Raises:
-        InputError: an unknown name, or a file's wrong field.
+        InputError: an unknown name, a file that describes no engine, or its wrong field.
     """
-    path = Path(name_or_path)
-    if path.suffix not in {".yaml", ".yml"}:
-        if name_or_path not in engine_names():
-            known = ", ".join(engine_names())
-            raise UnknownNameError(
-                f"--engine: unknown engine {name_or_path!r}; known: {known}, or a YAML file"
-            )
+    if name_or_path in engine_names():
         path = ENGINES / f"{name_or_path}.yaml"
-    return Engine.parse(read_yaml(path), str(path))
+        return Engine.parse(read_yaml(path), str(path))
+    path = Path(name_or_path)
+    is_path = "/" in name_or_path or path.suffix in {".yaml", ".yml"} or _exists(path)
+    if not name_or_path.strip() or not is_path:
+        known = ", ".join(engine_names())
+        raise UnknownNameError(
+            f"--engine: unknown engine {name_or_path[:60]!r}; known: {known}, or a YAML file"
+        )
+    return _from_file(path)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _from_file(path: Path) -> Engine:
+    try:
+        fields = read_yaml(path)
+    except InputError as error:
+        what = "this is no engine file: " if path.is_file() else ""
+        raise InputError(f"--engine: {what}{error}") from None
+    needed = {field.alias or name for name, field in Engine.model_fields.items()
+              if field.is_required()}  # fmt: skip
+    if len(needed & fields.keys()) < len(needed) / 2:
+        hint = f"; it needs the keys {', '.join(sorted(needed))}"
+        if "peaks_tflops" in fields:
+            hint = " but a hardware profile"
+        raise InputError(f"--engine: {path}: this is no engine file{hint}")
+    return Engine.parse(fields, str(path))

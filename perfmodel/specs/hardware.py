@@ -204,16 +204,27 @@ def hardware_names() -> list[str]:
 
 
 def load_hardware(name_or_path: str | os.PathLike[str]) -> Hardware:
-    """The profile of a shipped name (in any case), or of a YAML file.
+    """The profile of a shipped name (in any case), or of a YAML file, whatever its suffix.
 
     Raises:
         UnknownNameError: no profile has that name, or several might be meant.
         InputError: the file can't be read, or what it says is wrong.
     """
-    given = os.fspath(name_or_path)
-    if not isinstance(name_or_path, str) or "/" in given or given.lower().endswith(SUFFIXES):
+    is_path = isinstance(name_or_path, os.PathLike)
+    given = os.fspath(name_or_path) if isinstance(name_or_path, os.PathLike) else name_or_path
+    if not isinstance(given, str):
+        kind = type(given).__name__
+        raise InputError(f"hardware: a name or a path is needed, not {kind}")
+    if not given.strip():
+        raise InputError("hardware: the name is empty; `perfmodel hardware list` shows them")
+    if is_path or "/" in given or given.lower().endswith(SUFFIXES):
         return Hardware.parse(read_yaml(given), given)
-    return load_shipped(shipped_name(given))
+    try:
+        return load_shipped(shipped_name(given))
+    except UnknownNameError:
+        if "\0" not in given and os.path.lexists(given):
+            return Hardware.parse(read_yaml(given), given)
+        raise
 
 
 @cache

@@ -5,37 +5,21 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BeforeValidator, ConfigDict, PlainSerializer, model_validator
+from pydantic import ConfigDict, PlainSerializer, model_validator
 from pydantic_core import PydanticCustomError
 
-from perfmodel.specs.base import Case
+from perfmodel.specs.base import Case, whole_number, whole_numbers
 
 LARGEST = 2**24
 """Far beyond any real batch or context: larger is a typing error."""
-
-
-def _whole_numbers(low: int) -> BeforeValidator:
-    def check(value: Any) -> Any:
-        if isinstance(value, bool | str) or value is None:
-            raise PydanticCustomError("count", "a whole number is needed")
-        array = np.asarray(value)
-        if array.dtype.kind not in "iuf" or array.size == 0:
-            raise PydanticCustomError("count", "a whole number is needed, or an array of them")
-        if not (np.isfinite(array).all() and (array == np.floor(array)).all()):
-            raise PydanticCustomError("count", "a whole number is needed")
-        if (array < low).any() or (array > LARGEST).any():
-            raise PydanticCustomError("count", f"must lie between {low} and {LARGEST:,}")
-        return array.astype(np.float64) if array.ndim else int(array.item())
-
-    return BeforeValidator(check)
 
 
 def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-Tokens = Annotated[Any, _whole_numbers(1), PlainSerializer(_plain)]
-TokensOrZero = Annotated[Any, _whole_numbers(0), PlainSerializer(_plain)]
+Tokens = Annotated[Any, whole_numbers(1, LARGEST), PlainSerializer(_plain)]
+TokensOrZero = Annotated[Any, whole_numbers(0, LARGEST), PlainSerializer(_plain)]
 
 
 class Workload(Case):
@@ -54,23 +38,43 @@ class Workload(Case):
     """Tokens that are generated; the first comes out of the prefill."""
     cached_prefix: TokensOrZero = 0
     """Tokens of the prompt whose keys and values are in the cache already."""
-    prefill_chunk: Tokens | None = None
+    prefill_chunk: Annotated[int | None, whole_number(1, LARGEST, floats=True)] = None
     """Tokens of one sequence that a prefill step processes at most; None: all at once."""
 
     @model_validator(mode="after")
     def _check(self) -> Workload:
-        if np.any(np.asarray(self.cached_prefix) >= np.asarray(self.prompt)):
-            raise PydanticCustomError(
-                "prefix", "cached_prefix must be shorter than prompt: its last token is computed"
-            )
         try:
             np.broadcast_shapes(
                 *(np.shape(v) for v in (self.batch, self.prompt, self.output, self.cached_prefix))
             )
         except ValueError:
             raise PydanticCustomError(
-                "shape", "arrays don't broadcast against each other"
+                "shape", "the arrays of batch, prompt, output and cached_prefix don't broadcast"
             ) from None
-        if isinstance(self.prefill_chunk, np.ndarray):
-            raise PydanticCustomError("chunk", "prefill_chunk must be one number")
+        if np.any(np.asarray(self.cached_prefix) >= np.asarray(self.prompt)):
+            raise PydanticCustomError(
+                "prefix",
+                "must be shorter than the prompt, whose last token is always computed "
+                "(prefix {prefix}, prompt {prompt})",
+                {"field": "cached_prefix", "prefix": _few(self.cached_prefix),
+                 "prompt": _few(self.prompt)},
+            )  # fmt: skip
         return self
+
+    def __eq__(self, other: object) -> bool:
+        """Whether every field is equal, arrays in all their elements."""
+        if not isinstance(other, Workload):
+            return NotImplemented
+        return all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in Workload.model_fields
+        )
+
+    def __hash__(self) -> int:
+        """A hash that equal workloads share, with arrays too."""
+        values = (getattr(self, name) for name in Workload.model_fields)
+        return hash(tuple(str(_plain(value)) for value in values))
+
+
+def _few(value: Any) -> str:
+    return f"{value.min():.0f} to {value.max():.0f}" if np.ndim(value) else f"{value}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Hashable
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -102,10 +103,16 @@ def read_text(file: Path | Traversable) -> str:
         with file.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise InputError(f"{shown}: no such file; check the path") from None
+        dangling = isinstance(file, Path) and file.is_symlink()
+        what = "a symbolic link that leads nowhere" if dangling else "no such file; check the path"
+        raise InputError(f"{shown}: {what}") from None
     except IsADirectoryError:
         raise InputError(f"{shown}: is a folder; name the YAML file in it") from None
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+    except OSError as error:
+        loop = error.errno == errno.ELOOP
+        what = "a symbolic link that leads back to itself" if loop else str(error.strerror)
+        raise InputError(f"{shown}: can't be read: {what}") from None
+    except ValueError as error:  # a null byte in the path
         raise InputError(f"{shown}: can't be read: {one_line(str(error))}") from None
     if len(data) > MAX_BYTES:
         raise InputError(f"{shown}: larger than {MAX_BYTES:,} bytes; this is no profile")

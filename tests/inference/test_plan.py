@@ -143,9 +143,9 @@ def refusal(name: str, workload: Workload | None = None, on: str = "h100-sxm", *
         ("mixtral-8x7b", {"ep": 16, "dp": 16}, "--ep"),  # eight experts
         ("mixtral-8x7b", {"tp": 4, "ep": 6, "dp": 3}, "--ep"),
         ("llama-3.1-8b", {"dp": 65}, "--dp"),  # more replicas than sequences
-        ("llama-3.1-8b", {"weights": "fp7"}, "--weights"),
-        ("llama-3.1-8b", {"activations": "e5m2"}, "--activations"),
-        ("llama-3.1-8b", {"kv_cache": "none"}, "--kv-cache-dtype"),
+        ("llama-3.1-8b", {"weights": "fp7"}, "weights: "),
+        ("llama-3.1-8b", {"activations": "e5m2"}, "activations: "),
+        ("llama-3.1-8b", {"kv_cache": "none"}, "kv_cache: "),
         ("llama-3.1-8b", {"activations": "fp8"}, "--activations"),  # with 16-bit weights
         ("llama-3.1-8b", {"activations": "fp8", "weights": "bf16"}, "--activations"),
         ("llama-3.1-8b", {"engine": "none"}, "--engine"),

@@ -120,3 +120,9 @@ def test_encoders_are_sharded():
     )
     # norms and the like stay whole on both ranks: a few hundred thousand elements
     assert two == pytest.approx(one / 2, rel=1e-3)
+
+
+def test_the_last_token_needs_no_position():
+    perfmodel.estimate("gpt-2", "h100-sxm", perfmodel.Workload(prompt=1024, output=1))
+    with pytest.raises(InputError, match="positions"):
+        perfmodel.estimate("gpt-2", "h100-sxm", perfmodel.Workload(prompt=1024, output=2))

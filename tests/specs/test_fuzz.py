@@ -12,7 +12,8 @@ from perfmodel.errors import InputError
 from perfmodel.operators.cache import kv_bytes_per_token, state_bytes_per_sequence
 from perfmodel.operators.parameters import count_parameters
 from perfmodel.specs.architectures import build_model
-from perfmodel.specs.loading import model_names, parse_json
+from perfmodel.specs.json_file import parse_json
+from perfmodel.specs.loading import model_names
 from perfmodel.specs.model import Model
 
 MUTATIONS = 3000

@@ -3,13 +3,14 @@
 import builtins
 import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from perfmodel.errors import InputError, UnknownNameError
 from perfmodel.specs.architectures import known_types
-from perfmodel.specs.loading import ALIASES, load_model, model_names
+from perfmodel.specs.loading import ALIASES, load_catalogue, load_model, model_names
 
 LLAMA = {
     "model_type": "llama",
@@ -75,7 +76,7 @@ def test_names_are_said_as_people_do(said, name):
 
 def test_a_file_whatever_its_name(write):
     model = load_model(write(LLAMA, "my.model.v2.cfg"))
-    assert model.name == "my.model.v2"
+    assert model.name == "my.model.v2.cfg"
     assert model.architecture == "llama"
 
 
@@ -88,10 +89,69 @@ def test_a_folder(write, tmp_path):
     assert load_model(str(tmp_path / "tiny-llama.v1")).name == "tiny-llama.v1"
 
 
-def test_a_path_that_exists_wins(write, tmp_path, monkeypatch):
+def test_the_name_of_a_file_loses_its_json_only(write):
+    assert load_model(write(LLAMA, "llama-3.1-8b.v2.json")).name == "llama-3.1-8b.v2"
+    assert load_model(Path(write(LLAMA, "llama-3.1-8b"))).name == "llama-3.1-8b"
+
+
+def test_a_bare_name_means_the_catalogue_before_a_file(write, tmp_path, monkeypatch):
     write(LLAMA, "qwen3-8b")
+    (tmp_path / "qwen3-4b").mkdir()
+    write(LLAMA, "my-own")
     monkeypatch.chdir(tmp_path)
-    assert load_model("qwen3-8b").hidden == 64
+    assert load_model("qwen3-8b").hidden == 4096
+    assert load_model("qwen3-4b").hidden == 2560
+    assert load_catalogue("Qwen3-8B-Instruct").hidden == 4096
+    assert load_model("./qwen3-8b").hidden == load_model(Path("qwen3-8b")).hidden == 64
+    assert load_model("my-own").hidden == 64
+
+
+def test_the_catalogue_alone_knows_no_files(write, tmp_path, monkeypatch):
+    write(LLAMA, "my-own")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnknownNameError, match="my-own"):
+        load_catalogue("my-own")
+
+
+def test_an_empty_name_is_no_folder(write, tmp_path, monkeypatch):
+    write(LLAMA)
+    monkeypatch.chdir(tmp_path)
+    for name in ("", "  "):
+        assert complaint(name).startswith("model: the name is empty")
+
+
+def test_what_is_neither_text_nor_path():
+    assert complaint(7) == "model: a name or a path is needed, not int"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"dim": 4096, "n_layers": 32}, "the original release's parameters"),
+        ({"peft_type": "LORA", "r": 8}, "an adapter's"),
+        ({"bos_token_id": 1, "eos_token_id": 2, "do_sample": True}, "a generation config"),
+        ({"name": "a"}, "it has no model_type"),
+    ],
+)
+def test_files_beside_a_config_are_told_apart(write, content, said):
+    line = complaint(write(content, "other.json"))
+    assert "this isn't a model's config.json" in line
+    assert said in line
+
+
+def test_links_that_lead_nowhere(tmp_path):
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name in ("dangling", "loop"):
+        assert "a symbolic link that leads nowhere" in complaint(str(tmp_path / name))
+
+
+def test_a_hub_id_that_the_catalogue_has(monkeypatch):
+    def fail(*_):
+        raise OSError("no route to host")
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=fail))
+    assert "; the catalogue has llama-3.1-8b" in complaint("meta-llama/Llama-3.1-8B-Instruct")
 
 
 def test_a_folder_without_a_config(tmp_path):
@@ -149,8 +209,8 @@ def test_a_hub_id_without_the_hub_package(monkeypatch):
         ("[1, 2]", "must hold one JSON object, not list"),
         ('"llama"', "must hold one JSON object, not str"),
         (b"\xff\xfe\x00", "not UTF-8 text"),
-        ('{"a":' * 100_000, "can't be read as JSON: RecursionError"),
-        ('{"a": ' + "9" * 5000 + "}", "can't be read as JSON"),
+        ('{"a":' * 100_000, "nested too deeply"),
+        ('{"a": ' + "9" * 5000 + "}", "a number is too long (5,000 digits)"),
         (" " * (2**24 + 1), "larger than"),
     ],
     ids=["broken", "empty", "twice", "nan", "list", "text", "bytes", "deep", "digits", "large"],
@@ -165,17 +225,19 @@ def test_files_that_are_no_config(write, content, said):
 def test_a_file_that_cannot_be_read(write, monkeypatch):
     path = write(LLAMA)
 
-    def denied(_):
+    def denied(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("pathlib.Path.read_bytes", denied)
+    monkeypatch.setattr("pathlib.Path.open", denied)
     assert complaint(path) == f"{path}: can't be read: Permission denied"
 
 
 def test_an_unknown_architecture(write):
     path = write({**LLAMA, "model_type": "lama"})
     line = complaint(path)
-    assert line.startswith(f"{path}: model_type: unknown architecture 'lama'; did you mean llama?")
+    assert line.startswith(
+        f"{path}: model_type: unknown architecture 'lama'; did you mean llama or "
+    )
     for kind in known_types():
         assert kind in line
 

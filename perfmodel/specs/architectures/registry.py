@@ -92,11 +92,11 @@ def read_type(config: Config) -> str:
     if kind is None:
         raise config.fault("model_type", f"missing; known: {known}")
     if kind not in FAMILIES and kind not in MULTIMODAL:
-        close = difflib.get_close_matches(kind, known_types(), 1)
-        hint = f"did you mean {close[0]}? " if close else ""
+        close = difflib.get_close_matches(kind, known_types(), 3)
+        hint = f"did you mean {' or '.join(close)}? " if close else ""
         raise UnknownNameError(
             f"{config.where}: {config.path}model_type: unknown architecture {shown(kind)}; "
-            f"{hint}known: {known}"
+            f"{hint}known (perfmodel models list --architectures): {known}"
         )
     return kind
 
