@@ -79,6 +79,8 @@ def _own_format(name: str, checkpoint: CheckpointFormat) -> bool:
 
     A bare kind does too: ``int4`` (or ``gptq``) for a checkpoint in ``int4_g32``.
     """
+    if checkpoint.fault is not None:
+        return False
     if name.strip().lower() == checkpoint.weights:
         return True
     chosen = number_format(name, "--weights").name

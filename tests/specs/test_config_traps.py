@@ -198,7 +198,11 @@ def test_a_config_itself_must_say_its_sizes():
         ),
         (
             {"quant_method": "mxfp4"},
-            CheckpointFormat(weights="mxfp4", linear=UNQUANTISED),
+            CheckpointFormat(
+                weights="mxfp4",
+                linear=UNQUANTISED,
+                notes=("x.json: quantization_config: no matrix of this model is quantised",),
+            ),
         ),
         ({"load_in_4bit": True}, CheckpointFormat(weights="nf4", activations="bf16")),
         ({"load_in_8bit": True}, CheckpointFormat(weights="int8", activations="int8")),

@@ -6,7 +6,6 @@ give it different names. Names here are relative to their layer (``self_attn.q_p
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -69,7 +68,8 @@ FOREIGN = re.compile(
     r"|connector|projector$"
 )
 """Names beside the text model's matrices: towers, tables, norms, routers, prediction modules."""
-GLOB = "*?["
+EXPERT = re.compile(r"\bexperts\.\d+")
+GLOB = "*?"
 INDEXED = re.compile(r"(?:^|.*\.)(?:layers|h|blocks)\.(\d+)(?:\.(.+))?")
 """A name within one layer: the index, and what follows it."""
 
@@ -178,6 +178,16 @@ Matcher = Callable[[int, str], bool]
 """Whether a pattern names the module of a layer (by index) with a relative name."""
 
 
+def _anything(names: str) -> bool:
+    return True
+
+
+@lru_cache(maxsize=64)
+def layer_text(layer: Layer, index: int) -> str:
+    """Every full name of a layer's modules, one a line."""
+    return "\n".join(p.format(index) + name for p in PREFIXES for name in layer_names(layer))
+
+
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """One entry of a list of modules."""
@@ -193,6 +203,8 @@ class Pattern:
     """The one layer that it is about, where it says so."""
     uniform: bool = False
     """It says the same of each layer."""
+    screen: Callable[[str], bool] = _anything
+    """Whether it may match a line of a text of names: quick, and never wrongly false."""
 
 
 def _within(parts: list[str], name: str) -> bool:
@@ -201,10 +213,10 @@ def _within(parts: list[str], name: str) -> bool:
     return any(own[i : i + len(parts)] == parts for i in range(len(own) - len(parts) + 1))
 
 
-def _covers(expression: re.Pattern[str], name: str) -> bool:
-    """A glob names a module, or something that holds it."""
-    pieces = name.split(".")
-    return any(expression.match(".".join(pieces[: i + 1])) for i in range(len(pieces)))
+def _glob(text: str) -> re.Pattern[str]:
+    """A glob that must match a name, or something that holds it, from its start."""
+    signs = {"*": ".*", "?": "."}
+    return re.compile("".join(signs.get(c, re.escape(c)) for c in text) + r"(?:\.|$)")
 
 
 def _plain(text: str) -> Pattern:
@@ -219,31 +231,47 @@ def _plain(text: str) -> Pattern:
             head,
             foreign,
             uniform=True,
+            screen=lambda names: text in names,
         )
     index, rest = int(indexed[1]), indexed[2]
     if rest is None:
         return Pattern(text, lambda layer, _: layer == index, head, foreign, index)
-    below = _below(rest)
-    return Pattern(text, lambda layer, name: layer == index and below(name), head, foreign, index)
-
-
-def _below(rest: str) -> Callable[[str], bool]:
-    """Whether a name, relative to its layer, is ``rest`` (a glob, maybe) or lies below it."""
+    below: Callable[[str], object]
     if any(sign in rest for sign in GLOB):
-        expression = re.compile(fnmatch.translate(rest))
-        return lambda name: _covers(expression, name)
-    parts = rest.split(".")
-    return lambda name: rest in name and _within(parts, name)
+        below, screen = _glob(rest).match, _anything
+    else:
+        parts = rest.split(".")
+        below, screen = (lambda name: _within(parts, name)), (lambda names: rest in names)
+    return Pattern(
+        text,
+        lambda layer, name: layer == index and bool(below(name)),
+        head,
+        foreign,
+        index,
+        screen=screen,
+    )
 
 
-def _full(text: str, named: Callable[[str], bool]) -> Pattern:
+def _screen(expression: re.Pattern[str]) -> Callable[[str], bool]:
+    """A search of many lines at once; ends of text inside an expression can't be seen there."""
+    if any(sign in expression.pattern for sign in (r"\A", r"\Z", r"\z", "(?<")):
+        return _anything
+    try:
+        lines = re.compile(f"^(?:{expression.pattern})", re.MULTILINE)
+    except re.error:  # flags that must stand first
+        return _anything
+    return lambda names: lines.search(names) is not None
+
+
+def _full(text: str, expression: re.Pattern[str]) -> Pattern:
     """A pattern over whole names, under any of the prefixes."""
     return Pattern(
         text,
-        lambda layer, name: any(named(prefix.format(layer) + name) for prefix in PREFIXES),
-        any(named(name) for name in HEADS),
+        lambda layer, name: any(expression.match(p.format(layer) + name) for p in PREFIXES),
+        any(expression.match(name) for name in HEADS),
         FOREIGN.search(text) is not None,
         uniform=not any(sign.isdigit() for sign in text),
+        screen=_screen(expression),
     )
 
 
@@ -256,23 +284,21 @@ def parse_pattern(text: Any) -> Pattern:
     Raises:
         ValueError: no text, or a regular expression that is none.
     """
-    if not isinstance(text, str) or not text:
+    if not isinstance(text, str) or not text.removeprefix("re:"):
         raise ValueError("no text")
     if text.startswith("re:"):
         try:
             expression = re.compile(text.removeprefix("re:"))
         except (re.error, RecursionError, OverflowError) as error:
             raise ValueError(str(error)) from None
-        return _full(text, lambda name: expression.match(name) is not None)
+        return _full(text, expression)
     literal = INDEXED.fullmatch(text)
     plain = text if literal is None else text[: literal.end(1)]
     if any(sign in plain for sign in GLOB):
-        glob = re.compile(fnmatch.translate(text))
-        return _full(text, lambda name: _covers(glob, name))
+        return _full(text, _glob(text))
     return _plain(text)
 
 
-def first_expert(pattern: Pattern) -> Pattern:
-    """The pattern for a layer's first expert where it names one of them; else itself."""
-    text = re.sub(r"\bexperts\.\d+", "experts.0", pattern.text)
-    return pattern if text == pattern.text or text.startswith("re:") else parse_pattern(text)
+def first_expert(text: str) -> str:
+    """A name with the first expert's index where it has another's."""
+    return text if text.startswith("re:") else EXPERT.sub("experts.0", text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from perfmodel.specs.architectures.config import shown
@@ -14,6 +14,7 @@ from perfmodel.specs.architectures.module_names import (
     first_expert,
     layer_modules,
     layer_names,
+    layer_text,
     parse_pattern,
 )
 from perfmodel.specs.model import UNQUANTISED, CheckpointFormat, Layer, Model, Scheme
@@ -59,6 +60,9 @@ class _Names:
     patterns: list[Pattern]
     unread: list[str]
     """Entries that are no pattern."""
+    used: set[str] = field(default_factory=set)
+    """Patterns that `taken` found something for."""
+    experts: dict[str, tuple[Module, ...]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, entries: Iterable[Any]) -> _Names:
@@ -71,26 +75,37 @@ class _Names:
         return cls(patterns, unread)
 
     def idle(self, layers: Sequence[Layer]) -> list[str]:
-        """Patterns that match nothing of the model, nor anything known beside it."""
-        return [
-            repr(p.text)
-            for p in self.patterns
-            if not (p.foreign or p.head or _used(p, layers) or _used(first_expert(p), layers))
-        ]
+        """Patterns that took nothing of the model, nor are about anything known beside it."""
+        left = [p for p in self.patterns if p.text not in self.used and not (p.foreign or p.head)]
+        return [repr(p.text) for p in left if not self._expert_modules(p, layers)]
 
     def apart(self, layers: Sequence[Layer], taken: Sequence[frozenset[str]]) -> bool:
         """Whether a pattern names an expert of a layer whose experts aren't all ``taken``."""
-        for pattern in self.patterns:
-            first = first_expert(pattern)
-            if first is pattern or pattern.layer is None or pattern.layer >= len(layers):
-                continue
-            layer = layers[pattern.layer]
-            names = set(_matched([first], pattern.layer, layer))
-            for module in layer_modules(layer):
-                meant = any(name in names for alike in module.names for name in alike)
-                if meant and not _named(module, taken[pattern.layer]):
-                    return True
-        return False
+        return any(
+            not _named(module, taken[pattern.layer or 0])
+            for pattern in self.patterns
+            if pattern.text not in self.used
+            for module in self._expert_modules(pattern, layers)
+        )
+
+    def _expert_modules(self, pattern: Pattern, layers: Sequence[Layer]) -> tuple[Module, ...]:
+        """The modules of the experts of which the pattern names one."""
+        text = first_expert(pattern.text)
+        if text == pattern.text:
+            return ()
+        if text not in self.experts:
+            first = parse_pattern(text)
+            index = first.layer or 0
+            found: tuple[Module, ...] = ()
+            if index < len(layers):
+                names = set(_matched(first, index, layers[index]))
+                found = tuple(
+                    module
+                    for module in layer_modules(layers[index])
+                    if any(name in names for alike in module.names for name in alike)
+                )
+            self.experts[text] = found
+        return self.experts[text]
 
     def taken(self, layers: Sequence[Layer]) -> list[frozenset[str]]:
         """The names of each layer that a pattern takes."""
@@ -104,10 +119,20 @@ class _Names:
         found = []
         for index, layer in enumerate(layers):
             if layer not in everywhere:
-                everywhere[layer] = frozenset(_matched(uniform, 0, layer))
-            own = _matched([*loose, *by_layer.get(index, [])], index, layer)
-            found.append(everywhere[layer] | set(own))
+                everywhere[layer] = self._take(uniform, 0, layer)
+            own = self._take([*loose, *by_layer.get(index, [])], index, layer)
+            found.append(everywhere[layer] | own)
         return found
+
+    def _take(self, patterns: Sequence[Pattern], index: int, layer: Layer) -> frozenset[str]:
+        taken: set[str] = set()
+        text = layer_text(layer, index) if patterns else ""
+        for pattern in patterns:
+            names = set(_matched(pattern, index, layer)) if pattern.screen(text) else set()
+            if names:
+                self.used.add(pattern.text)
+            taken |= names
+        return frozenset(taken)
 
     @property
     def head(self) -> bool:
@@ -122,19 +147,8 @@ def _beside(pattern: Pattern) -> bool:
     )
 
 
-def _matched(patterns: Iterable[Pattern], index: int, layer: Layer) -> Iterator[str]:
-    names = layer_names(layer)
-    for pattern in patterns:
-        yield from (name for name in names if pattern.matches(index, name))
-
-
-def _used(pattern: Pattern, layers: Sequence[Layer]) -> bool:
-    if pattern.layer is not None:
-        inside = pattern.layer < len(layers)
-        return inside and any(_matched([pattern], pattern.layer, layers[pattern.layer]))
-    chosen = dict.fromkeys(layers) if pattern.uniform else None
-    places = [(0, layer) for layer in chosen] if chosen else list(enumerate(layers))
-    return any(any(_matched([pattern], index, layer)) for index, layer in places)
+def _matched(pattern: Pattern, index: int, layer: Layer) -> Iterator[str]:
+    return (name for name in layer_names(layer) if pattern.matches(index, name))
 
 
 def _named(module: Module, taken: frozenset[str]) -> bool:
@@ -162,9 +176,15 @@ class _Assignment:
         self.spared_in = self.spared.taken(layers)
         self.targets_in = [names.taken(layers) for names in self.targets]
         self.partly = False
+        self.nothing = True
 
     def scheme(self, index: int, module: Module) -> Scheme:
         """How a module of the layer ``index`` is stored."""
+        found = self._scheme(index, module)
+        self.nothing &= found == UNQUANTISED
+        return found
+
+    def _scheme(self, index: int, module: Module) -> Scheme:
         if self.recipe.experts_only and module.role != "expert":
             return UNQUANTISED
         if _named(module, self.spared_in[index]):
@@ -234,6 +254,8 @@ def _checkpoint(
     notes = list(assigned.notes())
     if head and recipe.head == "listed":
         notes.append(f"{recipe.where}{recipe.spared_field}: lm_head isn't in it: quantised too")
+    if not (head or fault) and assigned.nothing:
+        notes.append(f"{recipe.where[:-1]}: no matrix of this model is quantised")
     return CheckpointFormat(
         weights=weights,
         activations=first.activations,

@@ -149,7 +149,9 @@ def _compressed(section: Config) -> Recipe:
     groups = [_group(section, part) for part in parts if part and part.section("weights")]
     if not groups:
         raise section.fault("config_groups", "missing; its first group must describe weights")
-    return _recipe(section, *groups, head="listed", kv_cache=_cache_scheme(section))
+    return _recipe(
+        section, *groups, head="listed", spared_field="ignore", kv_cache=_cache_scheme(section)
+    )
 
 
 def _group(section: Config, part: Config) -> Group:
