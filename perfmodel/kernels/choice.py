@@ -31,7 +31,8 @@ class Choice:
     def label(self) -> str:
         """What an output says of it."""
         c = self.calibrated
-        what = c.release.split(",")[0]  # of several, the one with the most rows
+        release = c.release.split(",")[0]  # of several, the one with the most rows
+        what = release if c.stack in release else f"{c.stack} {release}"
         if self.origin == "fitted":
             return f"fitted ({what})"
         return f"transferred from {c.hardware} ({what})"

@@ -205,7 +205,8 @@ def test_no_estimate_beats_the_bare_roof(name):
     workload = Workload(batch=4, prompt=500, output=4)
     real = estimate(name, "h100-sxm", workload)
     roof = estimate(name, "h100-sxm", workload, roofline_only=True)
-    assert roof.ttft_s == pytest.approx(real.prefill.cost.total.roof_s)
+    # A measured kernel that does its neighbours' work in one pass moves fewer bytes than they do.
+    assert 0.9 * roof.ttft_s < real.prefill.cost.total.roof_s <= roof.ttft_s * (1 + 1e-12)
     assert roof.interval("ttft_s") == (roof.ttft_s, roof.ttft_s)
     for quantity in ("ttft_s", "tpot_s", "total_s"):
         assert getattr(roof, quantity) <= real.interval(quantity)[0]
