@@ -170,7 +170,7 @@ def device_model(hardware: Hardware, plan: Plan, *, roofline_only: bool = False)
     """The device with the best calibration it has: its own, a relative's, or the generic one."""
     if roofline_only:
         return DeviceModel(hardware, None)
-    stack = plan.deployment.stack
+    stack = plan.deployment.stack or plan.engine.stack
     choice = None if stack == GENERIC else choose_calibration(hardware, stack)
     return DeviceModel(hardware, load_calibration(), plan.deployment.execution, choice)
 

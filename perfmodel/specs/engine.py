@@ -66,6 +66,9 @@ class Engine(Spec):
     mxfp4_expert_multiple: Annotated[int, Field(ge=1, le=2**14)] = 1
     memory_source: str | None = None
     """Where the memory fields come from when ``source`` is about something else."""
+    stack: str | None = None
+    """The calibration that this engine's kernel factors are relative to: ``generic`` for engines
+    with kernels of their own, None for those that run the libraries that were measured."""
     host: Host = Host(source="assumed: none stated, so the host takes no time")
     kernels: Kernels = Kernels()
 
