@@ -72,7 +72,10 @@ DEPLOYMENT = (
         f"Cached keys and values: {_FORMATS}; auto: the checkpoint's, else bf16.", _FORMAT,
     ),
     _flag("engine", "--engine", str, f"{', '.join(engine_names())}, or a YAML file.", _ENGINE),
-    _flag("stack", "--stack", str | None, "Whose kernels: vllm, or generic (default: the device's).", _ENGINE),
+    _flag(
+        "stack", "--stack", str | None,
+        "Whose kernels: vllm, or generic (default: the engine's or the device's).", _ENGINE,
+    ),
     _flag(
         "execution", "--execution", Literal["graph", "eager"],
         "graph or eager: kernels replayed, or launched one by one.", _ENGINE,
