@@ -182,5 +182,6 @@ class _Progress:
         self._bar.update(self._task, advance=case.seconds, description=done)
 
 
-# `fit` joins the app here, so that whoever loads the app has all of its commands.
+# `fit` and `engine` join the app here, so that whoever loads it has all of its commands.
+from perfmodel.cli import calibrate_engine as _engine  # noqa: E402, F401
 from perfmodel.cli import calibrate_fit as _fit  # noqa: E402, F401

@@ -1,0 +1,136 @@
+"""An engine preset refitted on a few step times of one's own deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from calibrate.host import fit_host
+from calibrate.published.build import build_table
+from calibrate.published.cases import Case, Setting
+from calibrate.score import Score, score
+from calibrate.write import today, write_whole
+from perfmodel.errors import InputError
+from perfmodel.specs.engine import Engine, load_engine
+
+NEEDED = ("model", "hardware", "batch", "prompt", "output", "quantity", "seconds")
+QUANTITIES = ("ttft", "tpot", "total")
+DEFAULTS: dict[str, Any] = {
+    "tp": 1, "pp": 1, "weights": "auto", "activations": "auto", "kv_cache": "auto",
+}  # fmt: skip
+MOST = 1000
+"""Points that a file may hold: a preset has a handful of numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refitted:
+    """A preset with numbers fitted on points, and its errors on them before and after."""
+
+    engine: Engine
+    points: int
+    before: Score
+    after: Score
+    at_bound: tuple[str, ...]
+
+
+def read_points(path: Path, engine: str) -> list[Case]:
+    """Points of a CSV: one measured time of one static batch a row.
+
+    Columns: model, hardware, batch, prompt, output, quantity (``ttft``, ``tpot`` without the first
+    token, or ``total``), seconds; and, where they aren't the defaults, tp, pp, weights,
+    activations, kv_cache.
+
+    Raises:
+        InputError: one line with file, row and column.
+    """
+    try:
+        table = pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: can't be read as CSV: {error}") from None
+    missing = [name for name in NEEDED if name not in table]
+    if missing:
+        raise InputError(f"{path}: columns missing: {', '.join(missing)}; needed: {NEEDED}")
+    if not 0 < len(table) <= MOST:
+        raise InputError(f"{path}: {len(table)} points; between 1 and {MOST} are taken")
+    filled = table.assign(**{n: v for n, v in DEFAULTS.items() if n not in table})
+    return [_case(row, number, path, engine) for number, row in enumerate(_records(filled), 1)]
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(k): v for k, v in row.items()} for row in table.to_dict("records")]
+
+
+def _whole(row: dict[str, Any], name: str, where: str) -> int:
+    value = row[name]
+    if not isinstance(value, int | np.integer | float) or value != value // 1 or value < 1:
+        raise InputError(f"{where}: {name}: a whole number from 1 is needed, not {value!r:.40}")
+    return int(value)
+
+
+def _case(row: dict[str, Any], number: int, path: Path, engine: str) -> Case:
+    where = f"{path}: row {number}"
+    if row["quantity"] not in QUANTITIES:
+        raise InputError(f"{where}: quantity: {row['quantity']!r:.40} is none of {QUANTITIES}")
+    seconds = row["seconds"]
+    if not isinstance(seconds, int | float) or not np.isfinite(seconds) or seconds <= 0:
+        raise InputError(f"{where}: seconds: a positive number is needed, not {seconds!r:.40}")
+    setting = Setting(
+        model=str(row["model"]),
+        quantised_head=False,
+        dummy_experts=False,
+        hardware=str(row["hardware"]),
+        pcie_only=False,
+        weights=str(row["weights"]),
+        activations=str(row["activations"]),
+        kv_cache=str(row["kv_cache"]),
+        tp=_whole(row, "tp", where),
+        pp=_whole(row, "pp", where),
+        preset=engine,
+        host_speed=1.0,
+        quantity=row["quantity"],
+    )
+    return Case(
+        id=str(number),
+        source=path.name,
+        origin=path.name,
+        family="own",
+        regime="own",
+        setting=setting,
+        batch=_whole(row, "batch", where),
+        prompt=_whole(row, "prompt", where),
+        output=_whole(row, "output", where),
+        measured_s=float(seconds),
+    )
+
+
+def refit_engine(cases: Sequence[Case], preset: str) -> Refitted:
+    """Fit a preset's numbers on points, with the preset itself as prior: few points move little."""
+    table = build_table(cases)
+    measured = np.asarray([case.measured_s for case in cases])
+    prior = load_engine(preset)
+    fitted = fit_host(table, measured, prior)
+    return Refitted(
+        engine=fitted.engine,
+        points=len(cases),
+        before=score(table.seconds(prior), measured),
+        after=score(table.seconds(fitted.engine), measured),
+        at_bound=fitted.at_bound,
+    )
+
+
+def write_engine(new: Refitted, path: Path, points: Path) -> None:
+    """Write the preset as a file that ``--engine`` takes."""
+    data = new.engine.model_dump(mode="json", by_alias=True, exclude_none=True)
+    data["name"] = path.stem
+    said = f"{new.points} points of {points.name}, {today()}, prior {new.engine.name}"
+    data["host"]["source"] = f"fitted on {said}"
+    data["kernels"]["source"] = f"fitted on {said}"
+    head = "# Written by `perfmodel calibrate engine`; give it to --engine.\n"
+    text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, default_flow_style=None)
+    write_whole(path, head + text)
