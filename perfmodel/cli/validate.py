@@ -163,7 +163,7 @@ def _print(results: Results, device: Hardware) -> None:
         source = validation.table
         predicted, rows = int(validation.predicted.sum()), len(source.rows)
         out.print(
-            f"[bold]{source.family}[/bold] on [bold]{device.name}[/bold]: {whole(predicted)} of "
+            f"{source.family} on {device.name}: {whole(predicted)} of "
             f"{whole(rows)} rows predicted", highlight=False,
         )  # fmt: skip
         if validation.scores:
