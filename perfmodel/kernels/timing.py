@@ -150,9 +150,10 @@ class DeviceModel:
             return None
         ends = self._predict(request, flat, parts, link)
         time, low, high = (as_quantity(request.share * end.reshape(shape)) for end in ends)
+        widen = request.widen
         if self.choice.origin == "transferred" or not request.corrected:
-            low = time * (low / time) ** TRANSFER_WIDENS
-            high = time * (high / time) ** TRANSFER_WIDENS
+            widen *= TRANSFER_WIDENS
+        low, high = time * (low / time) ** widen, time * (high / time) ** widen
         return self._measured_time(operator, time, low, high, link)
 
     def _parts(self, request: Request, flat: Shapes) -> list[tuple[NDArray[np.bool_], LoadedSet]]:

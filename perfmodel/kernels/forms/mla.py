@@ -41,6 +41,8 @@ FIXED_SPLITS: dict[Kernel, int] = {"triton": 4}
 ABSORBED_UNTIL: dict[Kernel, int] = {"flash_attn": 512, "flashmla": 128, "triton": 1}
 """New tokens per sequence up to which vLLM runs a prefill as absorbed decode."""
 
+UNSEEN = 15.0
+"""Microseconds assumed for the start of a call inside a step, which no measured row shows."""
 FLOOR = Parameter("t0", "us", 150.0, 1.0, 800.0, 0.7, "floor of a call, which hides short kernels")
 DECODE = (
     FLOOR,
@@ -110,7 +112,7 @@ class MlaDecode:
             if split > 1 and fixed is None:
                 time = np.where(split * BLOCK <= keys, time + v["ts"] * us, np.inf)
             best = time if best is None else np.minimum(best, time)
-        device = np.asarray(best) + v["td"] * us
+        device = np.asarray(best) + _beside(v, self.hosted)
         if self.kernel == "flash_attn":
             reserved = np.where(batch <= CAPTURED, batch * heads / 128, 0.0)
             device = device + v["tm"] * us * reserved
@@ -181,7 +183,7 @@ class MlaPrefill:
         expanded = np.where(absorbed, 0.0, 2 * batch * total * heads * (192 + 128))
         queries = 2 * batch * q_len * heads * (192 + 128)
         memory = (latents + v["cx"] * expanded + queries) / chip.bandwidth
-        return _floored(work + memory + v["td"] * us, values, self.hosted)
+        return _floored(work + memory + _beside(v, self.hosted), values, self.hosted)
 
     def features(self, chip: Chip, shapes: Shapes) -> Array:
         """Sizes in log, the load of the chip, and whether the call is absorbed."""
@@ -194,6 +196,15 @@ class MlaPrefill:
             np.maximum(work, -2.0), np.maximum(fill, 0.0), 1.0 * self._absorbed(shapes),
         ]  # fmt: skip
         return np.stack(np.broadcast_arrays(*parts), axis=-1).reshape(-1, len(parts))
+
+
+def _beside(values: Values, hosted: bool) -> float:
+    """Seconds of the device beside its work.
+
+    Calls above the host's floor show more than short ones have: under the floor nothing was seen,
+    and a step takes at most `UNSEEN`.
+    """
+    return (values["td"] if hosted else min(values["td"], UNSEEN)) * MICROSECOND
 
 
 def _floored(device: Array, values: Values, hosted: bool) -> Array:
