@@ -91,6 +91,9 @@ class DeviceModel:
         if self.calibration is None:
             return 0.0
         launch = self.calibration.launch
+        fitted = None if self.choice is None else self.choice.calibrated.launch_s(self.execution)
+        if fitted is not None:
+            return fitted
         return MICROSECOND * (launch.graph_us if self.execution == "graph" else launch.eager_us)
 
     def time(self, operator: Operator) -> KernelTime:
@@ -136,7 +139,7 @@ class DeviceModel:
         if isinstance(operator, Elementwise) and operator.part_of == "experts":
             covered = any(name.startswith("experts.") for name in sets)
             return self._inside_another() if covered else None
-        request = request_of(operator)
+        request = request_of(operator, sets)
         if request is None:
             return None
         link = 0.0
@@ -201,7 +204,7 @@ class DeviceModel:
         assert self.choice is not None  # noqa: S101
         extra = self.launch_s if self.execution == "eager" else 0.0
         compute: Quantity = 0.0
-        if not isinstance(operator, Collective):
+        if not isinstance(operator, Collective | Elementwise):
             compute = operator.flops / self.peak(operator.arithmetic)
         memory = operator.bytes / self.hardware.memory_bandwidth
         network = operator.wire_bytes / link if link else 0.0
