@@ -44,8 +44,8 @@ def _record(path: Path, sets: Mapping[str, FittedSet]) -> dict[str, Any]:
 def _show(path: Path, sets: Mapping[str, FittedSet]) -> None:
     made = table(
         "Errors on rows that the fits didn't see, in %",
-        [("Set", "left"), ("Fitted on", "right"), ("Tested on", "right"), ("Median", "right"),
-         ("90th pct", "right"), ("Bias", "right"), ("In interval", "right"), ("At bound", "left")],
+        [("Set", "left"), ("Fitted", "right"), ("Tested", "right"), ("Median", "right"),
+         ("p90", "right"), ("Bias", "right"), ("Cover", "right"), ("At bound", "left")],
     )  # fmt: skip
     for name, fitted in sets.items():
         s = fitted.scores["all"]
