@@ -75,7 +75,7 @@ def fit_run(
             without[name] = f"{len(rows)} rows are too few"
             continue
         chip, arithmetic = found
-        form = smooth_form(rows.family, rows.dtype)
+        form = smooth_form(rows.family, rows.dtype, clocked=rows.clocked)
         calibrated, scores = calibrate_small(form, chip, rows.shapes, rows.seconds)
         sets[name] = FittedSet(calibrated, form_facts(form), arithmetic, rows.kernel, scores)
         progress(name)

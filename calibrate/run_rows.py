@@ -37,6 +37,8 @@ class Measured:
     bytes: Array
     kernel: str
     dtype: str
+    clocked: bool
+    """Whether the host's clock took the times, so that they hold the launch."""
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -168,6 +170,7 @@ def _measured(name: str, members: list[tuple[str, Row]], kernel: str, dtype: str
         bytes=np.asarray([float(row["bytes"]) for row in rows]),
         kernel=rows[0]["kernel"] if kernel == "any" else kernel,
         dtype=dtype,
+        clocked=all(row["method"] == "clock" for row in rows),
     )
 
 

@@ -92,9 +92,7 @@ def _kernels(
     with tempfile.TemporaryDirectory() as scratch:
         folder = files[1] or Path(scratch)
         with Progress(quiet=as_json) as progress:
-            found = run_check(
-                device, profile, calibrated, cases, folder, started=progress.start
-            )
+            found = run_check(device, profile, calibrated, cases, folder, started=progress.start)
     if as_json:
         print_json(_record(found))
     else:
@@ -155,8 +153,9 @@ def _end_to_end(
         raise InputError(f"--size: unknown {size!r:.40}; known: {', '.join(sizes)}")
     steps = end_to_end.check_steps(device, profile, str(calibration), sizes[size])
     phases = {
-        name: end_to_end.score_steps(steps, phase)
-        for name, phase in (("prefill", "prefill"), ("decode", "decode"), ("all", None))
+        "prefill": end_to_end.score_steps(steps, "prefill"),
+        "decode": end_to_end.score_steps(steps, "decode"),
+        "all": end_to_end.score_steps(steps),
     }
     if as_json:
         print_json(

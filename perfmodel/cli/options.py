@@ -63,7 +63,10 @@ DEPLOYMENT = (
     ),
     _flag("kv_cache", "--kv-cache-dtype --kv-cache", str, "Cached keys and values.", _FORMAT),
     _flag("engine", "--engine", str, "Engine preset, or a YAML file.", _ENGINE),
-    _flag("stack", "--stack", str | None, "Calibration: vllm, torch, …, a file of `calibrate fit`, or generic.", _ENGINE),
+    _flag(
+        "stack", "--stack", str | None,
+        "Calibration: vllm, torch, …, a file of `calibrate fit`, or generic.", _ENGINE,
+    ),
     _flag(
         "execution", "--execution", Literal["graph", "eager"],
         "Kernels replayed from a graph, or launched one by one.", _ENGINE,

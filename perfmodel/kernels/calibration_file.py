@@ -20,9 +20,9 @@ from perfmodel.kernels.forms.attention_decode import AttentionDecode
 from perfmodel.kernels.forms.attention_prefill import AttentionPrefill
 from perfmodel.kernels.forms.base import Form
 from perfmodel.kernels.forms.collective import CollectiveForm
+from perfmodel.kernels.forms.elementwise import ElementwiseForm
 from perfmodel.kernels.forms.experts import ExpertsForm
 from perfmodel.kernels.forms.gemm import GemmForm
-from perfmodel.kernels.forms.elementwise import ElementwiseForm
 from perfmodel.kernels.forms.launch import LaunchForm
 from perfmodel.kernels.forms.mla import MlaDecode, MlaPrefill
 from perfmodel.kernels.forms.smooth import SmoothGemm, SmoothGrouped

@@ -59,7 +59,7 @@ def variant(form: Form, changes: Mapping[str, object] | None) -> Form:
     # A form that doesn't know a fact has no such behaviour to leave out.
     known = {field.name for field in fields(form)}
     mine = {name: value for name, value in changes.items() if name in known}
-    made: Form = replace(form, **mine)  # type: ignore[type-var]
+    made: Form = replace(form, **mine)
     return made
 
 
@@ -69,12 +69,19 @@ def _stored_bytes(name: str) -> float:
     return (f.bits + (per_block / (f.block * f.block_rows) if f.grouping == "block" else 0)) / 8
 
 
-def gemm_request(op: Gemm) -> Request:
-    """A batched product is one whose columns are cut into so many groups."""
+def gemm_request(op: Gemm, known: Collection[str] = ()) -> Request:
+    """A batched product is one whose columns are cut into so many groups.
+
+    Weights that are widened on the way take the set of the wide format with fewer bytes, unless
+    their own kernel was measured.
+    """
     shapes = {"m": maximum(op.m, 1), "n": op.n * op.batch, "k": op.k}
     cold: dict[str, object] = {"warm": False, "quantises_input": False, "waits_for_host": False}
     if op.arithmetic in {"bf16", "fp16"}:
         widened = op.weight_format not in WIDE
+        own = f"gemm.{op.weight_format}_wo"
+        if widened and own in known:
+            return Request(own, shapes, changes=cold)
         if widened:
             cold["weight_bytes"] = _stored_bytes(op.weight_format)
         return Request("gemm.bf16", shapes, changes=cold, corrected=not widened)
@@ -182,7 +189,7 @@ def request_of(op: Operator, known: Collection[str] = ()) -> Request | None:
     ``known``: the sets that there are, where several would do.
     """
     if isinstance(op, Gemm):
-        return gemm_request(op)
+        return gemm_request(op, known)
     if isinstance(op, Attention):
         return attention_request(op)
     if isinstance(op, GroupedGemm):

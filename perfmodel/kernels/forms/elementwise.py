@@ -31,7 +31,9 @@ SHARES = tuple(
 )  # fmt: skip
 START = Parameter("start", "us", 2, 0.05, 200, 0.6, "of each kernel, its launch included")
 SPILL = (
-    Parameter("spill", "-", 1, 0.01, 50, 1.2, "further cost of bytes whose results leave the cache"),
+    Parameter(
+        "spill", "-", 1, 0.01, 50, 1.2, "further cost of bytes that outgrow the cache"
+    ),
     Parameter("spill_mib", "MiB", 8, 0.05, 500, 1.2, "bytes at which half of that is paid"),
 )
 
