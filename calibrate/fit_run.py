@@ -37,7 +37,7 @@ def smooth_form(family: str, dtype: str, *, clocked: bool = True) -> Form:
     if family == "grouped_gemm":
         return SmoothGrouped(weights, inputs)
     if family == "elementwise":
-        return ElementwiseForm()
+        return ElementwiseForm(paged=clocked, value_bytes=inputs)
     if family == "launch":
         return LaunchForm(held=clocked)
     return SmoothAttention(causal=family == "attention_prefill", value_bytes=inputs)

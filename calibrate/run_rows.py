@@ -125,6 +125,8 @@ def sets_of_rows(rows: Mapping[str, list[Row]]) -> dict[str, Measured]:
                 groups.setdefault(key, []).append((family, row))
     out: dict[str, Measured] = {}
     for (name, dtype), members in groups.items():
+        if name == "elementwise":
+            members = _fewer_streams(members)
         # Streams of every format serve each elementwise set, but make none by themselves.
         if name == "elementwise" and all(family == "bandwidth" for family, _ in members):
             continue
@@ -135,6 +137,18 @@ def sets_of_rows(rows: Mapping[str, list[Row]]) -> dict[str, Measured]:
             label = name if name == "launch" else f"{name}.{SHORT.get(dtype, dtype)}"
             label += "" if kernel == plain else f".{kernel}"
             out[label] = _measured(name, mine, kernel, dtype)
+    return out
+
+
+def _fewer_streams(members: list[tuple[str, Row]]) -> list[tuple[str, Row]]:
+    """One stream of each kind: their small errors would make the others' intervals look small."""
+    seen: set[str] = set()
+    out = []
+    for family, row in members:
+        if family != "bandwidth" or row["op"] not in seen:
+            out.append((family, row))
+        if family == "bandwidth":
+            seen.add(row["op"])
     return out
 
 

@@ -19,10 +19,13 @@ from perfmodel.kernels.kernel_set import Interval, KernelSet
 from perfmodel.operators.quantity import Array
 
 FOLDS = 10
+NORMAL_90 = 1.645
+"""Half of a normal distribution's 90 % interval, in deviations."""
 GAIN = 0.95
 """A correction is kept where it brings the left-out error below this share of the form's."""
-LEAST = 0.02
-"""Half-width that no interval goes below: the tolerance of the measurement."""
+DRIFT = 0.05
+"""Deviation between runs on a machine whose caches and memory others share: assumed, for rows of
+one run, left out or not, don't show it."""
 
 
 def calibrate_small(
@@ -82,11 +85,16 @@ def interval(left: Array) -> Interval:
     tail = (1 - COVERAGE) / 2
     if count >= FEW:
         low, high = np.quantile(left, [tail, 1 - tail], method="weibull")
-        return Interval(min(float(low), -LEAST), max(float(high), LEAST), count)
+        return Interval(-_with_drift(min(low, 0.0)), _with_drift(max(high, 0.0)), count)
     # Few rows have no tails: as if they were normal, with Student's allowance for their number.
     reach = float(student.ppf(1 - tail, max(count - 1, 1))) * np.sqrt(1 + 1 / count)
-    half = max(reach * float(np.sqrt(np.mean(left**2))), LEAST)
+    half = _with_drift(reach * np.sqrt(np.mean(left**2)))
     return Interval(-half, half, count)
+
+
+def _with_drift(half: float) -> float:
+    """A half-width with that of the drift, which is independent of it."""
+    return float(np.hypot(half, DRIFT * NORMAL_90))
 
 
 def _typical(left: Array) -> float:

@@ -20,6 +20,8 @@ SMALL = 256 * KIB
 """Bytes that bound the regimes."""
 PASSES = {"norm": 5, "silu": 2, "rotary": 7, "copy": 1}
 """Kernels of each operation where a library runs it unfused."""
+RESULT = {"norm": 1 / 2, "silu": 1 / 3, "rotary": 1 / 2}
+"""The result's part of the bytes."""
 
 SHARES = tuple(
     Parameter(name, "share", 0.3 if name != "copy" else 0.8, 0.003, 1.5, 0.8,
@@ -31,11 +33,13 @@ SHARES = tuple(
 )  # fmt: skip
 START = Parameter("start", "us", 2, 0.05, 200, 0.6, "of each kernel, its launch included")
 SPILL = (
-    Parameter(
-        "spill", "-", 1, 0.01, 50, 1.2, "further cost of bytes that outgrow the cache"
-    ),
+    Parameter("spill", "-", 1, 0.01, 50, 1.2, "further cost of bytes that outgrow the cache"),
     Parameter("spill_mib", "MiB", 8, 0.05, 500, 1.2, "bytes at which half of that is paid"),
 )
+PAGE = Parameter("page", "us", 1, 0.05, 50, 0.8, "per 4 KiB of results that are mapped anew")
+PAGE_BYTES = 4 * KIB
+MAPPED = 32 * MIB
+"""From here on a C library maps a buffer anew for each result (glibc's largest threshold)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +48,15 @@ class ElementwiseForm:
 
     fused: bool = False
     """Whether each operation is one kernel; else the `PASSES` of eager torch."""
+    paged: bool = False
+    """Whether results come from the C library's allocator, as a CPU's do."""
+    value_bytes: float = 2.0
     name: str = "elementwise-passes"
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """A start, a share for each operation, and what large sizes pay beside."""
-        return (START, *SHARES, *SPILL)
+        return (START, *SHARES, *SPILL, *((PAGE,) if self.paged else ()))
 
     @property
     def regimes(self) -> tuple[str, ...]:
@@ -59,12 +66,21 @@ class ElementwiseForm:
     def seconds(self, chip: Chip, values: Values, shapes: Shapes) -> Array:
         """Time of all operations of a shape."""
         time: Array = np.zeros(())
+        most = max(PASSES.values())
         for name, passes in PASSES.items():
             size = np.asarray(column(shapes, name), dtype=np.float64)
-            over = size / MIB / (size / MIB + values["spill_mib"]) * (name != "copy")
-            moved = size / (values[name] * chip.bandwidth) * (1 + values["spill"] * over)
+            over = size / MIB / (size / MIB + values["spill_mib"])
+            # What is written between passes falls out of the cache; a fused kernel writes nothing.
+            spill = 0.0 if self.fused else values["spill"] * (passes - 1) / (most - 1)
+            moved = size / (values[name] * chip.bandwidth) * (1 + spill * over)
             starts = np.where(size > 0, 1.0 if self.fused else passes, 0.0)
             time = time + starts * values["start"] * MICROSECOND + moved
+            if self.paged and name != "copy":
+                # A norm's passes between are of 32 bits.
+                wide = 4 / self.value_bytes if name == "norm" else 1.0
+                result = size * RESULT[name] * wide
+                pages = np.where(result > MAPPED, passes * result / PAGE_BYTES, 0.0)
+                time = time + pages * values["page"] * MICROSECOND
         return np.asarray(time)
 
     def features(self, chip: Chip, shapes: Shapes) -> Array:

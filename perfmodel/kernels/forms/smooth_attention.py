@@ -26,7 +26,9 @@ PARAMETERS = (
     Parameter("score", "ns", 0.3, 0.001, 50, 1.2, "per pair and head: exponentials, copies"),
     Parameter("memory", "share", 0.5, 0.02, 1.0, 0.5, "of the bandwidth, reading the cache"),
 )
-TILE = Parameter("tile", "-", 64, 4, 512, 0.7, "queries that share the keys up to the last's")
+HALF = Parameter("half", "-", 16, 0.1, 500, 1.0, "queries' worth of work on each key of a tile")
+TILES = ((768, 256), (192, 64), (0, 32))
+"""Queries of a tile from so many queries of a sequence on, in torch's kernel for CPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,8 @@ class SmoothAttention:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Five numbers, and a prompt's tile."""
-        return PARAMETERS + ((TILE,) if self.causal else ())
+        """Five numbers, and a prompt's half-size."""
+        return PARAMETERS + ((HALF,) if self.causal else ())
 
     @property
     def regimes(self) -> tuple[str, ...]:
@@ -59,8 +61,11 @@ class SmoothAttention:
         window = column(shapes, "window")
         each = np.asarray(shapes["batch"]) * shapes["heads"]
         width = np.asarray(shapes["head_dim"])
-        pairs = self._pairs(queries, total, window, v)
-        tiles = 1 + queries / v["tile"] if self.causal else 1.0
+        tile = tile_of(queries) if self.causal else np.ones(())
+        pairs = self._pairs(queries, total, window, tile)
+        tiles = np.ceil(queries / tile) if self.causal else 1.0
+        if self.causal:
+            pairs = pairs * (1 + v["half"] / np.minimum(tile, queries))
         score = 4 * width / (v["compute"] * chip.peak) + v["score"] * 1e-9
         keys = window_keys(total, window, queries)
         cache = 2 * np.asarray(shapes["batch"]) * shapes["kv_heads"] * width * keys
@@ -70,14 +75,14 @@ class SmoothAttention:
         work = each * pairs * score + traffic / (v["memory"] * chip.bandwidth)
         return np.asarray((v["start"] + v["unit"] * each * tiles) * MICROSECOND + work)
 
-    def _pairs(self, queries: Array, total: Array, window: Array, v: Values) -> Array:
+    def _pairs(self, queries: Array, total: Array, window: Array, tile: Array) -> Array:
         """Pairs that are computed: those the mask keeps, and what a tile does beyond."""
         limit = np.where(window > 0, window, total)
         kept = np.asarray(causal_pairs(queries, total - queries, limit))
         if not self.causal:
             return kept
         # The tile's queries all run over the keys of its last one.
-        return np.minimum(kept + queries * np.minimum(v["tile"], queries) / 2, queries * total)
+        return np.minimum(kept + queries * (np.minimum(tile, queries) - 1) / 2, queries * total)
 
     def features(self, chip: Chip, shapes: Shapes) -> Array:
         """Logs of sequences, queries, keys, heads, their group and width."""
@@ -89,6 +94,14 @@ class SmoothAttention:
         if self.causal:
             parts.append(np.log(queries))
         return np.stack(np.broadcast_arrays(*parts), axis=-1).reshape(-1, len(parts))
+
+
+def tile_of(queries: Array) -> Array:
+    """Queries of a tile."""
+    tile = np.zeros(np.shape(queries))
+    for least, rows in TILES:
+        tile = np.where((tile == 0) & (queries >= least), rows, tile)
+    return tile
 
 
 def _sizes(shapes: Shapes) -> tuple[Array, Array]:
