@@ -124,9 +124,8 @@ def sets_of_rows(rows: Mapping[str, list[Row]]) -> dict[str, Measured]:
             for key in _keys(family, row):
                 groups.setdefault(key, []).append((family, row))
     out: dict[str, Measured] = {}
-    for (name, dtype), members in groups.items():
-        if name == "elementwise":
-            members = _fewer_streams(members)
+    for (name, dtype), every in groups.items():
+        members = _fewer_streams(every) if name == "elementwise" else every
         # Streams of every format serve each elementwise set, but make none by themselves.
         if name == "elementwise" and all(family == "bandwidth" for family, _ in members):
             continue

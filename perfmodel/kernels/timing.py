@@ -90,9 +90,9 @@ class DeviceModel:
         """Seconds that a launch adds to each kernel."""
         if self.calibration is None:
             return 0.0
-        fitted = self.choice and self.choice.calibrated.launch_s(self.execution)
-        if fitted is not None:
-            return fitted
+        own = None if self.choice is None else self.choice.calibrated.launch_s(self.execution)
+        if own is not None:
+            return own
         launch = self.calibration.launch
         return MICROSECOND * (launch.graph_us if self.execution == "graph" else launch.eager_us)
 

@@ -97,8 +97,8 @@ def test_grouped_rows_by_hand():
     # 8 rows over 2 matrices of 1,000 elements, no overlap: arithmetic and traffic add up
     values = {"start": 3.0, "each": 2.0, "compute": 0.5, "half_m": 4.0, "memory": 0.5,
               "overlap": 1.0}  # fmt: skip
-    shapes = {name: np.array([value]) for name, value in
-              {"rows": 8.0, "active": 2.0, "elements": 1e3, "widths": 70.0, "calls": 1.0}.items()}  # fmt: skip
+    sizes = {"rows": 8.0, "active": 2.0, "elements": 1e3, "widths": 70.0, "calls": 1.0}
+    shapes = {name: np.array([value]) for name, value in sizes.items()}
     compute = 2 * 1e3 * (8 + 4 * 2) / 2e11
     memory = (2 * 2 * 1e3 + 2 * 8 * 70) / 2e10
     expected = 3e-6 + 2 * 2e-6 + compute + memory
@@ -119,12 +119,12 @@ def test_attention_decode_by_hand():
 
 def test_a_prompt_computes_what_the_mask_keeps_and_its_tiles_corners():
     form, values = SmoothAttention(causal=True), centre(SmoothAttention(causal=True))
-    lone = values | {"unit": 1e-9, "start": 1e-9, "memory": 1e9, "tile": 64.0}
+    lone = values | {"unit": 1e-9, "start": 1e-9, "memory": 1e9, "half": 16.0}
     shapes = {"batch": 1.0, "q_len": 640.0, "heads": 1.0, "kv_heads": 1.0, "head_dim": 64.0}
     rows = {name: np.array([value]) for name, value in shapes.items()}
     each = 4 * 64 / (lone["compute"] * CORE.peak) + lone["score"] * 1e-9
     pairs = form.seconds(CORE, lone, rows)[0] / each
-    assert pairs == pytest.approx(causal_pairs(640, 0) + 640 * 32, rel=1e-3)
+    assert pairs == pytest.approx((causal_pairs(640, 0) + 640 * 63 / 2) * (1 + 16 / 64), rel=1e-3)
 
 
 def test_elementwise_operations_add_up():
@@ -133,8 +133,19 @@ def test_elementwise_operations_add_up():
     both = form.seconds(CORE, values, parts[0] | parts[1])
     assert both == pytest.approx(sum(form.seconds(CORE, values, part) for part in parts))
     fused = ElementwiseForm(fused=True).seconds(CORE, values, parts[0])
-    saved = 4 * values["start"] * 1e-6  # a norm is five kernels
-    assert form.seconds(CORE, values, parts[0]) == pytest.approx(fused + saved)
+    assert fused == pytest.approx(2e-6 + 1e6 / (values["norm"] * CORE.bandwidth))
+    # Unfused a norm is five kernels, and what passes between them spills.
+    spill = values["spill"] * 4 / 6 * (1e6 / 2**20) / (1e6 / 2**20 + values["spill_mib"])
+    expected = 10e-6 + 1e6 / (values["norm"] * CORE.bandwidth) * (1 + spill)
+    assert form.seconds(CORE, values, parts[0]) == pytest.approx(expected)
+
+
+def test_results_that_are_mapped_pay_for_their_pages():
+    form = ElementwiseForm(paged=True)
+    values = centre(form) | {"spill": 0.01}
+    below, above = form.seconds(CORE, values, {"rotary": np.array([2.0**26, 2.0**26 + 64])})
+    pages = 7 * 2**25 / 4096 * values["page"] * 1e-6
+    assert above - below == pytest.approx(pages, rel=1e-3)
     assert form.regime({"norm": np.array([1.0, 1e9])}).tolist() == [0, 1]
 
 

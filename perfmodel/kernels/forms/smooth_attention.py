@@ -78,11 +78,13 @@ class SmoothAttention:
     def _pairs(self, queries: Array, total: Array, window: Array, tile: Array) -> Array:
         """Pairs that are computed: those the mask keeps, and what a tile does beyond."""
         limit = np.where(window > 0, window, total)
-        kept = np.asarray(causal_pairs(queries, total - queries, limit))
+        kept: Array = np.asarray(causal_pairs(queries, total - queries, limit))
         if not self.causal:
             return kept
         # The tile's queries all run over the keys of its last one.
-        return np.minimum(kept + queries * (np.minimum(tile, queries) - 1) / 2, queries * total)
+        corners = queries * (np.minimum(tile, queries) - 1) / 2
+        pairs: Array = np.minimum(kept + corners, queries * total)
+        return pairs
 
     def features(self, chip: Chip, shapes: Shapes) -> Array:
         """Logs of sequences, queries, keys, heads, their group and width."""
