@@ -95,6 +95,7 @@ def run_check(
     cases: CasesFile,
     out: Path,
     *,
+    seed: int = SEED,
     tolerance: float = 0.02,
     started: Callable[[Plan], Progress] | None = None,
 ) -> Check:
@@ -107,7 +108,7 @@ def run_check(
         raise InputError(
             f"the calibration is of {calibrated.hardware}, the profile of {hardware.name}"
         )
-    plan = make_plan(fresh_cases(cases), device)
+    plan = make_plan(fresh_cases(cases, seed), device)
     runner = Runner(device, out, settings_of(cases, tolerance), roof=Roof.of(hardware))
     runner.run(plan, started(plan) if started else lambda case, row: None)
     run = read_run(out, hardware)

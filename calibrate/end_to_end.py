@@ -35,6 +35,7 @@ class Size:
     kv_heads: int
     vocab: int
     grid: Mapping[Phase, Sequence[tuple[int, int]]]
+    head_dim: int = 64
 
     @property
     def config(self) -> dict[str, Any]:
@@ -47,7 +48,7 @@ class Size:
             "num_hidden_layers": self.layers,
             "num_attention_heads": self.heads,
             "num_key_value_heads": self.kv_heads,
-            "head_dim": 64,
+            "head_dim": self.head_dim,
             "vocab_size": self.vocab,
             "max_position_embeddings": 8192,
             "rope_theta": 10000.0,
@@ -67,13 +68,14 @@ _GRID: dict[Phase, Sequence[tuple[int, int]]] = {
 SIZES = (
     Size("30M", 512, 1408, 8, 8, 2, 16_384, _GRID),
     Size("135M", 576, 1536, 30, 9, 3, 49_152, _GRID),
+    Size("110M", 768, 2048, 12, 6, 6, 32_768, _GRID, head_dim=128),
     Size("250M", 1024, 2816, 16, 16, 4, 32_768, _GRID),
 )
 """Of a CPU's core; a GPU's are multiples."""
 LARGE = (
     Size("1B", 2048, 8192, 16, 32, 8, 128_256, _GRID),
-    Size("3B", 3072, 8192, 28, 24, 8, 128_256, _GRID),
-    Size("8B", 4096, 14_336, 32, 64, 16, 128_256, _GRID),
+    Size("3B", 3072, 8192, 28, 24, 8, 128_256, _GRID, head_dim=128),
+    Size("8B", 4096, 14_336, 32, 32, 8, 128_256, _GRID, head_dim=128),
 )
 TINY = (
     Size("7M", 256, 768, 6, 4, 2, 8192,

@@ -50,6 +50,9 @@ def check(  # noqa: PLR0913, PLR0917  (each is a flag)
     out: Annotated[
         Path | None, typer.Option("--out", help="Keep the fresh rows in this folder.")
     ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", min=1, help="Which other shapes: added to the cases' seed.")
+    ] = 7919,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Measure shapes that weren't fitted on, and compare with what the calibration says.
@@ -70,7 +73,7 @@ def check(  # noqa: PLR0913, PLR0917  (each is a flag)
         if quick + standard + (cases is not None) > 1:
             raise InputError("--quick, --standard and --cases exclude each other: give one")
         chosen = cases or _shipped(opened, standard)
-        failed = _kernels(opened, profile, calibration, (chosen, out), as_json)
+        failed = _kernels(opened, profile, calibration, (chosen, out, seed), as_json)
     if failed:
         raise typer.Exit(1)
 
@@ -82,17 +85,19 @@ def _shipped(device: Device, standard: bool) -> Path:
 
 
 def _kernels(
-    device: Device, profile: Hardware, calibration: Path, files: tuple[Path, Path | None],
+    device: Device, profile: Hardware, calibration: Path, fresh: tuple[Path, Path | None, int],
     as_json: bool,
 ) -> bool:  # fmt: skip
     from calibrate.cases_file import load_cases  # noqa: PLC0415
     from calibrate.check import run_check  # noqa: PLC0415
 
-    calibrated, cases = load_calibrated(calibration), load_cases(files[0])
+    calibrated, cases = load_calibrated(calibration), load_cases(fresh[0])
     with tempfile.TemporaryDirectory() as scratch:
-        folder = files[1] or Path(scratch)
+        folder = fresh[1] or Path(scratch)
         with Progress(quiet=as_json) as progress:
-            found = run_check(device, profile, calibrated, cases, folder, started=progress.start)
+            found = run_check(
+                device, profile, calibrated, cases, folder, seed=fresh[2], started=progress.start
+            )
     if as_json:
         print_json(_record(found))
     else:

@@ -232,6 +232,8 @@ def test_figures_equal_the_reference_table(name):
         pytest.skip("no reference data: set PERFMODEL_DATA")
     with (folder / "hardware.csv").open(encoding="utf-8") as stream:
         rows = {row["name"].lower(): row for row in csv.DictReader(stream)}
+    if "measured" in (load_hardware(name).title or ""):
+        pytest.skip("its figures are measured, not a datasheet's")
     row = rows[ROWS.get(name, name).lower()]
     hardware, parts = load_hardware(name), 2 if name in HALVES else 1
     for kind, column in FIGURES.items():

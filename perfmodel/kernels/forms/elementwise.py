@@ -18,7 +18,7 @@ from perfmodel.units import KIB, MIB, MICROSECOND
 
 SMALL = 256 * KIB
 """Bytes that bound the regimes."""
-PASSES = {"norm": 5, "silu": 2, "rotary": 7, "copy": 1}
+PASSES = {"norm": 6, "silu": 2, "rotary": 5, "copy": 1}
 """Kernels of each operation where a library runs it unfused."""
 RESULT = {"norm": 1 / 2, "silu": 1 / 3, "rotary": 1 / 2}
 """The result's part of the bytes."""
@@ -69,7 +69,7 @@ class ElementwiseForm:
         most = max(PASSES.values())
         for name, passes in PASSES.items():
             size = np.asarray(column(shapes, name), dtype=np.float64)
-            over = size / MIB / (size / MIB + values["spill_mib"])
+            over = 1 / (1 + (values["spill_mib"] * MIB / np.maximum(size, 1.0)) ** 2)
             # What is written between passes falls out of the cache; a fused kernel writes nothing.
             spill = 0.0 if self.fused else values["spill"] * (passes - 1) / (most - 1)
             moved = size / (values[name] * chip.bandwidth) * (1 + spill * over)
