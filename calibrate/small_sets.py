@@ -5,6 +5,7 @@ All rows are used; what the fit is worth is told by parts of them left out of it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,8 @@ from perfmodel.kernels.kernel_set import Interval, KernelSet
 from perfmodel.operators.quantity import Array
 
 FOLDS = 10
+OWN = 12
+"""Rows from which a regime has an interval of its own."""
 NORMAL_90 = 1.645
 """Half of a normal distribution's 90 % interval, in deviations."""
 GAIN = 0.95
@@ -39,12 +42,12 @@ def calibrate_small(
     residual, left = None, plain
     if corrected is not None and _typical(corrected) < GAIN * _typical(plain):
         residual, left = fit_residual(features, fitted.log_residuals).residual, corrected
-    made = interval(left)
+    made = regime_intervals(left, form, rows)
     kernels = KernelSet(
         form=form,
         values=fitted.values,
         residual=residual,
-        intervals=dict.fromkeys(form.regimes, made),
+        intervals=made,
         box_low=features.min(axis=0),
         box_high=features.max(axis=0),
     )
@@ -79,6 +82,13 @@ def left_out(
     return plain, corrected if count >= FEW else None
 
 
+def regime_intervals(left: Array, form: Form, shapes: Shapes) -> dict[str, Interval]:
+    """The interval of each regime, from its own rows where there are enough."""
+    regime = np.broadcast_to(np.ravel(form.regime(shapes)), left.shape)
+    parts = {name: left[regime == number] for number, name in enumerate(form.regimes)}
+    return {name: interval(own if len(own) >= OWN else left) for name, own in parts.items()}
+
+
 def interval(left: Array) -> Interval:
     """The interval that covers nine of ten new rows, from log residuals of rows left out."""
     count = len(left)
@@ -102,11 +112,13 @@ def _typical(left: Array) -> float:
 
 
 def _scores(
-    form: Form, shapes: Shapes, measured: Array, left: Array, made: Interval
+    form: Form, shapes: Shapes, measured: Array, left: Array, made: Mapping[str, Interval]
 ) -> dict[str, Score]:
     predicted = measured * np.exp(-left)
-    low, high = predicted * np.exp(made.low), predicted * np.exp(made.high)
-    regime = np.broadcast_to(np.ravel(form.regime(shapes)), measured.shape)
+    regime = np.broadcast_to(np.ravel(form.regime(shapes)), measured.shape).astype(int)
+    ends = [made[name] for name in form.regimes]
+    low = predicted * np.exp(np.asarray([end.low for end in ends])[regime])
+    high = predicted * np.exp(np.asarray([end.high for end in ends])[regime])
     masks = {"all": np.ones(len(measured), dtype=bool)}
     if len(form.regimes) > 1:
         masks |= {name: regime == number for number, name in enumerate(form.regimes)}

@@ -252,3 +252,13 @@ def test_wrong_flags_of_a_check_are_one_line(arguments, says):
     assert answer.status == 2
     assert says in answer.err
     assert answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("family", ["gemm", "attention_decode", "attention_prefill", "moe"])
+def test_a_runs_files_are_tables_to_validate(family):
+    answer = perfmodel(
+        "validate", "kernels", ROWS / f"{family}.csv", "--hardware", NAME, "--json"
+    ).record
+    assert answer["predicted"] == answer["rows"]
+    assert all(source.startswith("fitted (torch") for source in answer["sources"])
+    assert max(s["median"] for s in answer["scores"] if s["regime"] == "all") < 25
