@@ -134,9 +134,9 @@ def test_elementwise_operations_add_up():
     assert both == pytest.approx(sum(form.seconds(CORE, values, part) for part in parts))
     fused = ElementwiseForm(fused=True).seconds(CORE, values, parts[0])
     assert fused == pytest.approx(2e-6 + 1e6 / (values["norm"] * CORE.bandwidth))
-    # Unfused a norm is five kernels, and what passes between them spills.
-    spill = values["spill"] * 4 / 6 * (1e6 / 2**20) / (1e6 / 2**20 + values["spill_mib"])
-    expected = 10e-6 + 1e6 / (values["norm"] * CORE.bandwidth) * (1 + spill)
+    # Unfused a norm is six kernels, and what passes between them spills.
+    spill = values["spill"] / (1 + (values["spill_mib"] * 2**20 / 1e6) ** 2)
+    expected = 12e-6 + 1e6 / (values["norm"] * CORE.bandwidth) * (1 + spill)
     assert form.seconds(CORE, values, parts[0]) == pytest.approx(expected)
 
 
@@ -144,7 +144,7 @@ def test_results_that_are_mapped_pay_for_their_pages():
     form = ElementwiseForm(paged=True)
     values = centre(form) | {"spill": 0.01}
     below, above = form.seconds(CORE, values, {"rotary": np.array([2.0**26, 2.0**26 + 64])})
-    pages = 7 * 2**25 / 4096 * values["page"] * 1e-6
+    pages = 5 * 2**25 / 4096 * values["page"] * 1e-6
     assert above - below == pytest.approx(pages, rel=1e-3)
     assert form.regime({"norm": np.array([1.0, 1e9])}).tolist() == [0, 1]
 

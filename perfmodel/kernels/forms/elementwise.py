@@ -19,7 +19,8 @@ from perfmodel.units import KIB, MIB, MICROSECOND
 SMALL = 256 * KIB
 """Bytes that bound the regimes."""
 PASSES = {"norm": 6, "silu": 2, "rotary": 5, "copy": 1}
-"""Kernels of each operation where a library runs it unfused."""
+"""Kernels' worth of starts of each operation in eager torch: what a CPU's small rows show (rotary
+embedding launches seven, of which the smallest hardly count)."""
 RESULT = {"norm": 1 / 2, "silu": 1 / 3, "rotary": 1 / 2}
 """The result's part of the bytes."""
 
