@@ -11,6 +11,8 @@ from typing import Any
 import pandas as pd
 
 from calibrate.calibrated import CalibratedSet
+from calibrate.fit_run import fit_run
+from calibrate.run_rows import is_run, read_run
 from calibrate.score import Score
 from calibrate.sets.attention import calibrate_attention
 from calibrate.sets.collective import calibrate_collectives
@@ -196,3 +198,34 @@ def _files(path: Path) -> list[Path]:
         return [path]
     kept = sorted(path.glob("*.parquet")) or sorted(path.glob("*.csv"))
     return [file for file in kept if file.stem != "serving"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """The sets of a file, and where they come from."""
+
+    sets: dict[str, FittedSet]
+    release: str
+    source: str
+    left_out: dict[str, str]
+    """What wasn't fitted, with the reason."""
+
+
+def fit_measured(
+    paths: Sequence[Path],
+    hardware: Hardware,
+    rows: int = ROWS,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Fits:
+    """Fit measured tables of ``hardware``, or one folder of `calibrate run`.
+
+    Raises:
+        InputError: files that aren't measured tables, or no rows of the device.
+    """
+    if len(paths) == 1 and is_run(paths[0]):
+        found = read_run(paths[0], hardware)
+        sets, without = fit_run(found.sets, hardware, progress)
+        return Fits(sets, found.release, found.source, found.left_out | without)
+    measured = read_measured(paths, hardware)
+    sets = fit_tables(measured.tables, hardware, rows, progress)
+    return Fits(sets, measured.release, measured.source, {})

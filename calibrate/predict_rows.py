@@ -64,7 +64,10 @@ def _of_format(
             if choice is None or chip is None:
                 yield from _by_roof(family, rows.iloc[mine], mine, model)
                 continue
-            ends = _by_set(sets[name], chip, shapes_of(family, rows.iloc[mine]), choice)
+            shapes = shapes_of(family, rows.iloc[mine])
+            if name.startswith("grouped_gemm."):
+                shapes = layer_shapes(shapes)
+            ends = _by_set(sets[name], chip, shapes, choice)
             yield mine, ends, choice.label
 
 
@@ -80,6 +83,9 @@ def sets_of(
     by_kernel = {name.removeprefix(f"{wanted}."): name for name in sets
                  if name.startswith(f"{wanted}.")}  # fmt: skip
     plain = wanted if wanted in sets else next(iter(by_kernel.values()), "")
+    grouped = wanted.replace("experts.", "grouped_gemm.")
+    if not plain and grouped in sets:
+        plain = grouped
     if not plain and wanted.startswith("mla_prefill.") and "mla_prefill.bf16" in sets:
         plain = "mla_prefill.bf16"
     out = np.full(len(rows), plain, dtype=object)
@@ -91,6 +97,18 @@ def sets_of(
     for kernel in sorted(by_kernel, key=len):
         out[[kernel.lower() in label for label in labels]] = by_kernel[kernel]
     return out.astype(np.str_)
+
+
+def layer_shapes(shapes: Shapes) -> dict[str, Array]:
+    """An expert layer as its two grouped multiplies with the activation between."""
+    hidden, inter = shapes["hidden"], shapes["inter"] / shapes["moe_tp"]
+    return {
+        "rows": shapes["rows"],
+        "active": shapes["active"],
+        "elements": (2 + shapes["gated"]) * hidden * inter,
+        "widths": 2 * hidden + (2 + 4 * shapes["gated"]) * inter,
+        "calls": np.full(len(hidden), 2.0),
+    }
 
 
 def _chip(family: Family, found: LoadedSet | None, model: DeviceModel, ranks: int) -> Chip | None:

@@ -102,7 +102,9 @@ def provenance(device: Device, profile: str = "") -> Provenance:
         threads=device.units,
         software=device.software,
         perfmodel_version=__version__,
-        host=f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        # Of the kernel's release only what isn't a distribution's or a machine's own suffix.
+        host=f"{platform.system()} {platform.release().split('-')[0]}, "
+        f"Python {platform.python_version()}",
     )
 
 

@@ -77,6 +77,7 @@ def read_tables(path: Path | str, hardware: Hardware | None = None) -> list[Tabl
         failed = (frame["status"].astype(str) != "ok").to_numpy()
         left_out = {"failed when measured": int(failed.sum())} if failed.any() else {}
         frame, numbers = frame[~failed].reset_index(drop=True), numbers[~failed]
+        frame = frame.drop(columns="reason", errors="ignore")  # predictions have one of their own
     tables = []
     for part in translate(frame, numbers, file):
         family = part.family or family_of(part.frame.columns, str(file))

@@ -85,8 +85,8 @@ def run(  # noqa: PLR0913, PLR0917  (each is a flag)
     above = None if hardware is None else roof.Roof.of(load_hardware(hardware))
     settings = measure.settings_of(read, tolerance)
     runner = measure.Runner(opened, out, settings, warm=warm, roof=above)
-    with _Progress(made, quiet=as_json) as progress:
-        summary = runner.run(made, progress)
+    with Progress(quiet=as_json) as progress:
+        summary = runner.run(made, progress.start(made))
     _finish(made, summary, opened, as_json)
 
 
@@ -150,27 +150,30 @@ def _finish(plan: Plan, summary: Summary, device: Device, as_json: bool) -> None
         out.print(f"measured profile: {profile}")
 
 
-class _Progress:
+class Progress:
     """A bar on stderr that moves by estimated time; nothing when ``quiet`` or not a terminal."""
 
-    def __init__(self, plan: Plan, *, quiet: bool) -> None:
-        self._plan = plan
+    def __init__(self, *, quiet: bool) -> None:
         self._bar: Any = None
         self._context: AbstractContextManager[Any] = nullcontext()
         if not quiet:
             from rich.console import Console  # noqa: PLC0415
-            from rich.progress import Progress  # noqa: PLC0415
+            from rich.progress import Progress as Bar  # noqa: PLC0415
 
-            self._context = self._bar = Progress(console=Console(stderr=True), transient=True)
+            self._context = self._bar = Bar(console=Console(stderr=True), transient=True)
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> Progress:
         self._context.__enter__()
-        if self._bar is not None:
-            self._task = self._bar.add_task("measuring", total=self._plan.seconds)
         return self
 
     def __exit__(self, *fault: Any) -> None:
         self._context.__exit__(*fault)
+
+    def start(self, plan: Plan) -> Progress:
+        """Begin a bar as long as the plan's estimate."""
+        if self._bar is not None:
+            self._task = self._bar.add_task("measuring", total=plan.seconds)
+        return self
 
     def __call__(self, case: Case, row: Row) -> None:
         """Move the bar by a finished case, and name a failed one."""
@@ -182,6 +185,7 @@ class _Progress:
         self._bar.update(self._task, advance=case.seconds, description=done)
 
 
-# `fit` and `engine` join the app here, so that whoever loads it has all of its commands.
+# `check`, `engine` and `fit` join the app here, so that whoever loads it has all its commands.
+from perfmodel.cli import calibrate_check as _check  # noqa: E402, F401
 from perfmodel.cli import calibrate_engine as _engine  # noqa: E402, F401
 from perfmodel.cli import calibrate_fit as _fit  # noqa: E402, F401

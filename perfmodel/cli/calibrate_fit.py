@@ -82,7 +82,7 @@ def fit(
     At most --rows of each family and format are used, chosen to cover the shapes.
     """
     try:
-        from calibrate.fit_device import fit_tables, read_measured  # noqa: PLC0415
+        from calibrate.fit_device import fit_measured  # noqa: PLC0415
         from calibrate.write import Provenance, today, write_calibration  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"{error.name} is missing: pip install 'perfmodel[calibrate]'") from None
@@ -90,15 +90,16 @@ def fit(
     path = out or default_path(profile, stack)
     if path.exists() and not force:
         raise InputError(f"{path}: exists already; give --force to replace it, or --out")
-    measured = read_measured(tables, profile)
     with console_progress() as say:
-        sets = fit_tables(measured.tables, profile, rows, say)
-    about = Provenance(profile.name, stack, measured.release, today(), measured.source)
-    write_calibration(path, about, sets)
+        fits = fit_measured(tables, profile, rows, say)
+    about = Provenance(profile.name, stack, fits.release, today(), fits.source)
+    write_calibration(path, about, fits.sets)
     if as_json:
-        print_json(_record(path, sets))
+        print_json(_record(path, fits.sets) | {"left_out": fits.left_out})
     else:
-        _show(path, sets)
+        _show(path, fits.sets)
+        for what, why in fits.left_out.items():
+            console().print(f"left out: {what}: {why}", markup=False, highlight=False)
 
 
 class console_progress:  # noqa: N801  (used as a function)

@@ -74,7 +74,8 @@ DEPLOYMENT = (
     _flag("engine", "--engine", str, f"{', '.join(engine_names())}, or a YAML file.", _ENGINE),
     _flag(
         "stack", "--stack", str | None,
-        "Whose kernels: vllm, or generic (default: the engine's or the device's).", _ENGINE,
+        "Whose kernels: vllm, torch, a file of `calibrate fit`, or generic "
+        "(default: the engine's or the device's).", _ENGINE,
     ),
     _flag(
         "execution", "--execution", Literal["graph", "eager"],

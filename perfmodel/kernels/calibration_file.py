@@ -20,13 +20,18 @@ from perfmodel.kernels.forms.attention_decode import AttentionDecode
 from perfmodel.kernels.forms.attention_prefill import AttentionPrefill
 from perfmodel.kernels.forms.base import Form
 from perfmodel.kernels.forms.collective import CollectiveForm
+from perfmodel.kernels.forms.elementwise import ElementwiseForm
 from perfmodel.kernels.forms.experts import ExpertsForm
 from perfmodel.kernels.forms.gemm import GemmForm
+from perfmodel.kernels.forms.launch import LaunchForm
 from perfmodel.kernels.forms.mla import MlaDecode, MlaPrefill
+from perfmodel.kernels.forms.smooth import SmoothGemm, SmoothGrouped
+from perfmodel.kernels.forms.smooth_attention import SmoothAttention
 from perfmodel.kernels.kernel_set import Interval, KernelSet
 from perfmodel.kernels.residual import Residual
 from perfmodel.operators.quantity import Array
 from perfmodel.specs.base import Spec
+from perfmodel.units import MICROSECOND
 
 FORMS: dict[str, type[Any]] = {
     "gemm-tiles": GemmForm,
@@ -35,6 +40,11 @@ FORMS: dict[str, type[Any]] = {
     "mla-decode": MlaDecode,
     "mla-prefill": MlaPrefill,
     "experts-tiles": ExpertsForm,
+    "gemm-smooth": SmoothGemm,
+    "grouped-smooth": SmoothGrouped,
+    "attention-smooth": SmoothAttention,
+    "elementwise-passes": ElementwiseForm,
+    "launch": LaunchForm,
     "collective-all_reduce": CollectiveForm,
     "collective-all_gather": CollectiveForm,
     "collective-reduce_scatter": CollectiveForm,
@@ -131,6 +141,14 @@ class Calibrated:
     release: str
     sets: Mapping[str, LoadedSet]
 
+    def launch_s(self, execution: Literal["graph", "eager"]) -> float | None:
+        """Seconds that a launch adds to a kernel; 0 where the kernels' times hold it."""
+        found = self.sets.get("launch")
+        if found is None:
+            return None
+        held = getattr(found.kernels.form, "held", False)
+        return 0.0 if held else MICROSECOND * found.kernels.values[execution]
+
 
 def encode(values: Array) -> str:
     """Float32 values as text."""
@@ -150,7 +168,9 @@ def decode(text: str, shape: tuple[int, ...]) -> Array:
 def form_facts(form: Form) -> dict[str, Any]:
     """The facts of a form that aren't defaults of its record."""
     named: list[str] = (
-        [f.name for f in fields(form) if f.name != "name"] if is_dataclass(form) else []
+        [f.name for f in fields(form) if f.name not in ("name", "regimes")]
+        if is_dataclass(form)
+        else []
     )
     return {name: getattr(form, name) for name in named}
 

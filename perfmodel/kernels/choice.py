@@ -71,12 +71,22 @@ def _load(path: Path) -> Calibrated:
     return load_calibrated(path)
 
 
+def _from_file(path: Path, hardware: Hardware) -> Choice:
+    found = load_calibrated(path)
+    return Choice(found, "fitted" if found.hardware == hardware.name else "transferred")
+
+
 def choose_calibration(hardware: Hardware, stack: str | None = None) -> Choice | None:
     """The calibration for a device: of ``stack``, or the first that it has; None: the generic one.
 
+    A ``stack`` that ends in .yaml or .yml is a file that `calibrate fit` wrote.
+
     Raises:
         UnknownNameError: a stack that no device is calibrated for.
+        InputError: a file that isn't a calibration.
     """
+    if stack is not None and stack.endswith((".yaml", ".yml")):
+        return _from_file(Path(stack), hardware)
     stacks = sorted({name for own in available().values() for name in own})
     if stack is not None and stack not in stacks:
         raise UnknownNameError(

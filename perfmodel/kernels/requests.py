@@ -5,15 +5,22 @@ Inside a model's step weights and keys come from device memory: forms are evalua
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 
 import numpy as np
 
 from perfmodel.kernels.forms.base import Form, Shapes
 from perfmodel.kernels.forms.routing import UNIFORM, with_load
 from perfmodel.operators.quantity import Quantity, maximum
-from perfmodel.operators.record import Attention, Collective, Gemm, GroupedGemm, Operator
+from perfmodel.operators.record import (
+    Attention,
+    Collective,
+    Elementwise,
+    Gemm,
+    GroupedGemm,
+    Operator,
+)
 from perfmodel.specs.formats import number_format
 
 BLIND = 3.0
@@ -51,8 +58,14 @@ def flat_shapes(request: Request) -> tuple[Shapes, tuple[int, ...]]:
 
 
 def variant(form: Form, changes: Mapping[str, object] | None) -> Form:
-    """``form`` with other facts."""
-    return replace(form, **changes) if changes else form  # type: ignore[type-var]
+    """``form`` with other facts, those that it has."""
+    if not changes or not is_dataclass(form):
+        return form
+    # A form that doesn't know a fact has no such behaviour to leave out.
+    known = {field.name for field in fields(form)}
+    mine = {name: value for name, value in changes.items() if name in known}
+    made: Form = replace(form, **mine)
+    return made
 
 
 def _stored_bytes(name: str) -> float:
@@ -61,12 +74,19 @@ def _stored_bytes(name: str) -> float:
     return (f.bits + (per_block / (f.block * f.block_rows) if f.grouping == "block" else 0)) / 8
 
 
-def gemm_request(op: Gemm) -> Request:
-    """A batched product is one whose columns are cut into so many groups."""
+def gemm_request(op: Gemm, known: Collection[str] = ()) -> Request:
+    """A batched product is one whose columns are cut into so many groups.
+
+    Weights that are widened on the way take the set of the wide format with fewer bytes, unless
+    their own kernel was measured.
+    """
     shapes = {"m": maximum(op.m, 1), "n": op.n * op.batch, "k": op.k}
     cold: dict[str, object] = {"warm": False, "quantises_input": False, "waits_for_host": False}
     if op.arithmetic in {"bf16", "fp16"}:
         widened = op.weight_format not in WIDE
+        own = f"gemm.{op.weight_format}_wo"
+        if widened and own in known:
+            return Request(own, shapes, changes=cold)
         if widened:
             cold["weight_bytes"] = _stored_bytes(op.weight_format)
         return Request("gemm.bf16", shapes, changes=cold, corrected=not widened)
@@ -126,6 +146,41 @@ def experts_request(op: GroupedGemm) -> Request:
     )
 
 
+def grouped_request(op: GroupedGemm) -> Request:
+    """A projection by itself, for devices whose grouped multiplies were measured alone."""
+    shapes: dict[str, Quantity] = {
+        "rows": maximum(op.rows, 1e-9),
+        "active": maximum(op.active_experts, 1e-9),
+        "elements": op.n * op.k,
+        "widths": op.n + op.k,
+        "calls": 1,
+    }
+    wide = op.arithmetic in {"bf16", "fp16"} and op.weight_format in WIDE
+    name = "bf16" if wide else op.weight_format
+    return Request(f"grouped_gemm.{name}", shapes)
+
+
+def elementwise_request(op: Elementwise) -> Request:
+    """The operation that the form knows: norms, rotary embedding, activations, else copies.
+
+    A norm with a residual sum (read twice, written twice) is a sum of three passes and a norm of
+    two where they aren't fused; the form adds their times.
+    """
+    name = op.name.rsplit(".", 1)[-1]
+    moved: dict[str, Quantity] = dict.fromkeys(("norm", "silu", "rotary", "copy"), 0.0)
+    if name == "norm_residual":
+        moved |= {"norm": op.bytes / 2, "copy": 3 * op.bytes / 4}
+    elif name == "final_norm":  # its residual sum is the last layer's
+        moved["norm"] = 2 * op.bytes / 3
+    elif name in {"norm", "qk_norm", "embedding_norm"}:
+        moved["norm"] = op.bytes
+    elif name == "rotary":
+        moved["rotary"] = op.bytes
+    else:
+        moved["silu" if name == "activation" else "copy"] = op.bytes
+    return Request("elementwise.fp32" if op.arithmetic == "fp32" else "elementwise.bf16", moved)
+
+
 def collective_request(op: Collective) -> Request | None:
     """Exchanges that were measured; hand-overs between stages weren't."""
     if op.kind == "send_recv":
@@ -134,14 +189,20 @@ def collective_request(op: Collective) -> Request | None:
     return Request(f"collective.{op.kind}", shapes)
 
 
-def request_of(op: Operator) -> Request | None:
-    """What to ask for ``op``; None where no family of measured kernels covers it."""
+def request_of(op: Operator, known: Collection[str] = ()) -> Request | None:
+    """What to ask for ``op``; None where no family of measured kernels covers it.
+
+    ``known``: the sets that there are, where several would do.
+    """
     if isinstance(op, Gemm):
-        return gemm_request(op)
+        return gemm_request(op, known)
     if isinstance(op, Attention):
         return attention_request(op)
     if isinstance(op, GroupedGemm):
-        return experts_request(op)
+        whole = experts_request(op)
+        return whole if whole.set_name in known else grouped_request(op)
+    if isinstance(op, Elementwise):
+        return elementwise_request(op)
     if isinstance(op, Collective):
         return collective_request(op)
     return None

@@ -90,6 +90,9 @@ class DeviceModel:
         """Seconds that a launch adds to each kernel."""
         if self.calibration is None:
             return 0.0
+        own = None if self.choice is None else self.choice.calibrated.launch_s(self.execution)
+        if own is not None:
+            return own
         launch = self.calibration.launch
         return MICROSECOND * (launch.graph_us if self.execution == "graph" else launch.eager_us)
 
@@ -100,20 +103,20 @@ class DeviceModel:
             return measured
         if isinstance(operator, Collective):
             return self._exchange(operator)
-        # An elementwise operator counts no FLOPs: it needs no peak, whatever the chip multiplies.
-        counts = not isinstance(operator, Elementwise)
-        compute = operator.flops / self.peak(operator.arithmetic) if counts else 0.0
+        compute = self._compute_s(operator)
         memory = operator.bytes / self.hardware.memory_bandwidth
+        roof = maximum(compute, memory)
         if self.calibration is None:
-            return self._combine(compute, memory, 0.0, maximum(compute, memory), 1.0)
+            return self._combine(compute, memory, 0.0, roof, 1.0)
         share = self.calibration.families.of(operator)
-        return self._combine(
-            compute / share.compute,
-            memory / share.memory,
-            0.0,
-            maximum(compute, memory),
-            share.spread,
-        )
+        ends = (compute / share.compute, memory / share.memory)
+        return self._combine(*ends, 0.0, roof, share.spread)
+
+    def _compute_s(self, operator: Operator) -> Quantity:
+        """Arithmetic at the peak; what counts no FLOPs needs none, whatever the chip multiplies."""
+        if isinstance(operator, Collective | Elementwise):
+            return 0.0
+        return operator.flops / self.peak(operator.arithmetic)
 
     def chip(self, arithmetic: str, link: float = 0.0) -> Chip:
         """The device's constants for forms that compute in ``arithmetic``."""
@@ -136,7 +139,7 @@ class DeviceModel:
         if isinstance(operator, Elementwise) and operator.part_of == "experts":
             covered = any(name.startswith("experts.") for name in sets)
             return self._inside_another() if covered else None
-        request = request_of(operator)
+        request = request_of(operator, sets)
         if request is None:
             return None
         link = 0.0
@@ -201,9 +204,7 @@ class DeviceModel:
         """A set's prediction with the roof beside it; an eager launch comes on top."""
         assert self.choice is not None  # noqa: S101
         extra = self.launch_s if self.execution == "eager" else 0.0
-        compute: Quantity = 0.0
-        if not isinstance(operator, Collective):
-            compute = operator.flops / self.peak(operator.arithmetic)
+        compute = self._compute_s(operator)
         memory = operator.bytes / self.hardware.memory_bandwidth
         network = operator.wire_bytes / link if link else 0.0
         roof = maximum(maximum(compute, memory), network)

@@ -56,8 +56,8 @@ class Deployment(Case):
     engine: str = "vllm"
     """An engine's name or YAML file: host time, kernels, memory reserve and default limits."""
     stack: str | None = None
-    """The calibration's stack (``vllm``, ``torch``, …); None: the first that the hardware has;
-    ``generic``: assumed shares of the datasheet's rates."""
+    """The calibration's stack (``vllm``, ``torch``, …), or a file that `calibrate fit` wrote; None:
+    the first that the hardware has; ``generic``: assumed shares of the datasheet's rates."""
     execution: Literal["graph", "eager"] = "graph"
     """Kernels replayed from a captured graph, or launched one by one."""
     attention: Literal["fused", "unfused"] | None = None

@@ -9,7 +9,6 @@ from calibrate.fit import fit_form
 from calibrate.sets.collective import calibrate_collectives, collective_chip, rows_of
 from perfmodel.kernels.forms.base import Chip
 from perfmodel.kernels.forms.collective import CollectiveForm, soft_least
-from perfmodel.kernels.forms.elementwise import ElementwiseForm
 from perfmodel.operators.record import Collective
 from perfmodel.specs.hardware import load_hardware
 from tests.data import REASON, data_dir
@@ -83,18 +82,6 @@ def test_known_rates_are_recovered():
     assert np.abs(fitted.log_residuals).max() < 0.02
     for name in ("low_start", "rate_2", "rate_4", "rate_8"):
         assert fitted.values[name] == pytest.approx(true[name], rel=0.08)
-
-
-def test_elementwise_starts_then_streams():
-    form = ElementwiseForm()
-    values = {"start": 4.0, "memory": 0.8, "half_kib": 100.0}
-    sizes = np.array([0.0, 1.0, 2.0**20, 2.0**34])
-    time = form.seconds(NVLINK, values, {"bytes": sizes})
-    assert time[0] == pytest.approx(4e-6)
-    assert time[-1] == pytest.approx(2.0**34 / (0.8 * NVLINK.bandwidth), rel=0.01)
-    assert (np.diff(time) > 0).all()
-    assert form.regime({"bytes": sizes}).tolist() == [0, 0, 1, 1]
-    assert np.isfinite(form.features(NVLINK, {"bytes": sizes})).all()
 
 
 def table(gpu):

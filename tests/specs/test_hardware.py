@@ -47,8 +47,9 @@ def test_a_shipped_profile_loads_under_its_own_name(name):
     assert hardware.vendor
     assert hardware.year
     assert any(hardware.peak(kind) for kind in ARITHMETICS)
-    # Only a system on one chip has no way to another device.
-    assert hardware.vendor == "Apple" or hardware.link_bandwidth > 0
+    # Only a system on one chip has no way to another device, and one that was measured alone.
+    alone = hardware.vendor == "Apple" or "measured" in hardware.title
+    assert alone or hardware.link_bandwidth > 0
 
 
 def test_the_folder_holds_what_people_have():
@@ -231,6 +232,8 @@ def test_figures_equal_the_reference_table(name):
         pytest.skip("no reference data: set PERFMODEL_DATA")
     with (folder / "hardware.csv").open(encoding="utf-8") as stream:
         rows = {row["name"].lower(): row for row in csv.DictReader(stream)}
+    if "measured" in (load_hardware(name).title or ""):
+        pytest.skip("its figures are measured, not a datasheet's")
     row = rows[ROWS.get(name, name).lower()]
     hardware, parts = load_hardware(name), 2 if name in HALVES else 1
     for kind, column in FIGURES.items():
