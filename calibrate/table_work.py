@@ -36,7 +36,7 @@ MULTIPLIES = {
 """The multiply-add where it isn't the weights' own."""
 OPERATIONS = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
-    "alltoall": "alltoall", "all_to_all": "alltoall",
+    "alltoall": "all_to_all", "all_to_all": "all_to_all",
 }  # fmt: skip
 """The set's name for an operation of a table."""
 OLDER = ("0.14.0",)
@@ -248,7 +248,7 @@ def _experts(rows: pd.DataFrame, name: str, quick: bool) -> Operator:
 
 
 def _collective(rows: pd.DataFrame, name: str, ranks: int) -> Operator:
-    op: Any = OPERATIONS[name].replace("alltoall", "all_to_all")
+    op: Any = OPERATIONS[name]
     (message,) = _floats(rows, "message_bytes")
     return Collective(
         name=name, kind=op, message_bytes=message, ranks=ranks, span=ranks, weight_format="bf16"

@@ -13,6 +13,7 @@ import yaml
 
 from calibrate.calibrated import CalibratedSet
 from calibrate.score import Score
+from perfmodel.errors import InputError
 from perfmodel.kernels.calibration_file import CalibrationFile, encode
 from perfmodel.operators.quantity import Array
 
@@ -131,13 +132,24 @@ def calibration_record(about: Provenance, sets: Mapping[str, FittedSet]) -> dict
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it appears whole or not at all."""
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-    ) as file:
-        file.write(text)
-    Path(file.name).chmod(0o644)
-    Path(file.name).replace(path)
+    """Write a file so that it appears whole or not at all.
+
+    Raises:
+        InputError: the disk refuses.
+    """
+    part = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as file:
+            part = Path(file.name)
+            file.write(text)
+        part.chmod(0o644)
+        part.replace(path)
+    except OSError as error:
+        if part is not None:
+            part.unlink(missing_ok=True)
+        raise InputError(f"{path}: can't be written: {error.strerror or error}") from None
 
 
 def write_calibration(path: Path, about: Provenance, sets: Mapping[str, FittedSet]) -> None:

@@ -240,7 +240,7 @@ def test_names_of_sets():
     assert set_name("gemm", "fp8_block") == "gemm.fp8_block"
     assert set_name("moe", "w4a16_mxfp4") == "experts.w4a16_mxfp4"
     assert set_name("mla_decode", "fp8") == "mla_decode.fp8"
-    assert set_name("collective", "all_to_all") == "collective.alltoall"
+    assert set_name("collective", "alltoall") == "collective.all_to_all"
     assert set_name("gemm", "fp7") is None
 
 
