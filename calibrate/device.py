@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any, Literal, Protocol
 
@@ -80,6 +81,9 @@ def open_device(name: str, threads: int | None = None) -> Device:
         raise InputError(f"no device is called {name!r:.40}; known: cpu, cuda, cuda:1, …")
     if threads is not None and (match[1] != "cpu" or threads < 1):
         raise InputError(f"{threads} threads on {name}: give 1 or more, and only for the CPU")
+    cores = os.cpu_count() or 1
+    if threads is not None and threads > cores:
+        raise InputError(f"{threads} threads: this machine has {cores}")
     try:
         import torch  # noqa: PLC0415  (heavy, and optional)
     except ImportError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,8 @@ from perfmodel.operators.quantity import Array
 ROBUST = 0.10
 """Log residual from which a row counts less (soft-L1): kernels switch by 15 to 40 %, and such a
 row should not bend the whole curve."""
+SIGNIFICANT = 6
+"""Digits of a parameter in a file."""
 AT_BOUND = 1e-3
 """Distance to a bound, in log, at which a parameter counts as stuck."""
 
@@ -72,14 +75,46 @@ def fit_form(
         if best is None or found.cost < best.cost:
             best = found
     assert best is not None  # noqa: S101  (starts is at least 1)
-    return _fitted(form, chip, shapes, target, best, low, high)
+    values = _as_written(np.exp(best.x), lambda v: float(np.sum(residuals(np.log(v)) ** 2)))
+    return _fitted(form, chip, shapes, target, best, values, low, high)
+
+
+def rounded(value: float) -> float:
+    """A float with six significant digits, as a file shows it."""
+    return float(f"{value:.{SIGNIFICANT}g}")
+
+
+def _as_written(exact: Array, cost: Callable[[Array], float]) -> Array:
+    """The values that a file can hold: what is scored is what is used.
+
+    A fit likes to stop at the edge of a wave, where the last digit makes a step in time: of the
+    two neighbours of each value that a file can hold, the one that fits better is kept.
+    """
+    values = np.asarray([rounded(v) for v in exact])
+    least = cost(values)
+    for index, value in enumerate(exact):
+        digit = 10.0 ** (np.floor(np.log10(value)) - SIGNIFICANT + 1)
+        for neighbour in (rounded(value - digit), rounded(value + digit)):
+            tried = values.copy()
+            tried[index] = neighbour
+            found = cost(tried)
+            if found < least:
+                values, least = tried, found
+    return values
 
 
 def _fitted(
-    form: Form, chip: Chip, shapes: Shapes, target: Array, best: object, low: Array, high: Array
+    form: Form,
+    chip: Chip,
+    shapes: Shapes,
+    target: Array,
+    best: object,
+    found: Array,
+    low: Array,
+    high: Array,
 ) -> Fitted:
     x, jacobian = best.x, best.jac  # type: ignore[attr-defined]
-    values = {p.name: float(v) for p, v in zip(form.parameters, np.exp(x), strict=True)}
+    values = {p.name: float(v) for p, v in zip(form.parameters, found, strict=True)}
     left = target - np.log(form.seconds(chip, values, shapes))
     spread = float(np.median(np.abs(left))) * 1.4826 or 1e-6
     covariance = np.linalg.pinv(jacobian.T @ jacobian) * spread**2

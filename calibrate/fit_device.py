@@ -16,7 +16,7 @@ from calibrate.run_rows import is_run, read_run
 from calibrate.score import Score
 from calibrate.sets.attention import calibrate_attention
 from calibrate.sets.collective import calibrate_collectives
-from calibrate.sets.experts import FORMATS as EXPERT_FORMATS
+from calibrate.sets.experts import ARITHMETIC as EXPERT_ARITHMETIC
 from calibrate.sets.experts import calibrate_experts
 from calibrate.sets.gemm import calibrate_gemm
 from calibrate.tables import read_tables
@@ -27,6 +27,13 @@ from perfmodel.kernels.forms.gemm_stack import FORMATS
 from perfmodel.specs.hardware import Hardware
 
 COLLECTIVE_ROWS = 24
+FEWEST = 30
+"""Shapes below which a set has no correction and its interval no ground: it isn't written."""
+FEWEST_EXCHANGES = 5
+"""The same for exchanges, whose form is two numbers."""
+SLOW_FP8 = "vllm_modeloptfp8moe_flashinfer_cutlass_flashinferexperts"
+"""Kernel of ModelOpt's FP8 checkpoints: on Hopper it took 2.6 to 3.6 times as long as BF16 experts.
+Nobody who quantises experts would keep it, so that there it has a set under its own name alone."""
 ROWS = 300
 """Rows per family, format and device that a fit uses at most."""
 SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
@@ -97,8 +104,9 @@ def expert_sets(table: pd.DataFrame, hardware: Hardware, rows: int) -> Iterator[
             calibrate_experts(part, hardware, rows), key=lambda s: -len(s.calibrated.used)
         )
         for number, one in enumerate(made):
-            suffix = f".{one.kernel}" if number else ""
-            arithmetic = EXPERT_FORMATS[str(dtype)].arithmetic
+            slow = one.kernel == SLOW_FP8 and hardware.compute_capability == "9.0"
+            suffix = f".{one.kernel}" if number or slow else ""
+            arithmetic = EXPERT_ARITHMETIC[str(dtype)]
             yield Named(
                 f"experts.{short(str(dtype))}{suffix}",
                 _fitted(one.calibrated, one.scores, arithmetic, one.kernel),
@@ -138,17 +146,34 @@ def fit_tables(
     Raises:
         InputError: no rows of the device.
     """
+    return _fit_tables(tables, hardware, rows, progress)[0]
+
+
+def _fit_tables(
+    tables: Mapping[str, pd.DataFrame],
+    hardware: Hardware,
+    rows: int,
+    progress: Callable[[str], None],
+) -> tuple[dict[str, FittedSet], dict[str, str]]:
+    """The sets, and what has too few rows for one, with the reason."""
     sets: dict[str, FittedSet] = {}
+    without: dict[str, str] = {}
     for family, table in tables.items():
         mine = table[table["gpu"] == hardware.name] if "gpu" in table else table
         if mine.empty or family not in FAMILIES:
             continue
+        least = FEWEST_EXCHANGES if family == "collective" else FEWEST
         for named in FAMILIES[family](mine, hardware, rows):
             progress(named.name)
-            sets[named.name] = named.fitted
+            used = len(named.fitted.calibrated.used)
+            if used < least:
+                without[named.name] = f"{used} shapes are too few: {least} are needed"
+            else:
+                sets[named.name] = named.fitted
     if not sets:
-        raise InputError(f"{hardware.name}: the tables hold no rows of this device")
-    return sets
+        why = "; ".join(f"{name}: {reason}" for name, reason in without.items())
+        raise InputError(f"{hardware.name}: {why or 'the tables hold no rows of this device'}")
+    return sets, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,5 +252,5 @@ def fit_measured(
         sets, without = fit_run(found.sets, hardware, progress)
         return Fits(sets, found.release, found.source, found.left_out | without)
     measured = read_measured(paths, hardware)
-    sets = fit_tables(measured.tables, hardware, rows, progress)
-    return Fits(sets, measured.release, measured.source, {})
+    sets, without = _fit_tables(measured.tables, hardware, rows, progress)
+    return Fits(sets, measured.release, measured.source, without)

@@ -24,6 +24,8 @@ QUANTITIES = ("ttft", "tpot", "total")
 DEFAULTS: dict[str, Any] = {
     "tp": 1, "pp": 1, "weights": "auto", "activations": "auto", "kv_cache": "auto",
 }  # fmt: skip
+FURTHEST = 20.0
+"""Times off the preset's prediction from which a point is a slip of units, not a slow engine."""
 MOST = 1000
 """Points that a file may hold: a preset has a handful of numbers."""
 
@@ -80,6 +82,8 @@ def _case(row: dict[str, Any], number: int, path: Path, engine: str) -> Case:
     seconds = row["seconds"]
     if not isinstance(seconds, int | float) or not np.isfinite(seconds) or seconds <= 0:
         raise InputError(f"{where}: seconds: a positive number is needed, not {seconds!r:.40}")
+    if row["quantity"] == "tpot" and _whole(row, "output", where) == 1:
+        raise InputError(f"{where}: output: 1 token has no time per output token; give 2 or more")
     setting = Setting(
         model=str(row["model"]),
         quantised_head=False,
@@ -114,6 +118,12 @@ def refit_engine(cases: Sequence[Case], preset: str) -> Refitted:
     table = build_table(cases)
     measured = np.asarray([case.measured_s for case in cases])
     prior = load_engine(preset)
+    for case, ratio in zip(cases, measured / table.seconds(prior), strict=True):
+        if not 1 / FURTHEST < ratio < FURTHEST:
+            raise InputError(
+                f"{case.source}: row {case.id}: seconds: {case.measured_s:g} is {ratio:.3g} times "
+                f"what {preset} predicts: seconds are meant, of one step or one request"
+            )
     fitted = fit_host(table, measured, prior)
     return Refitted(
         engine=fitted.engine,

@@ -43,6 +43,8 @@ OLDER = ("0.14.0",)
 """Releases measured before non-gated experts were told apart and draws were capped per rank."""
 UNGATED_TOPK, UNGATED_INTER = 22, 1856
 """What tells experts without a gate, Nemotron 3's: their rows don't say it."""
+STEEPEST = 10.0
+"""Exponent of a power law of loads beyond which one expert takes everything."""
 LATENT, ROPE, VALUE = 512, 64, 128
 """DeepSeek's MLA: what a cached token holds, and the width of an expanded head's value."""
 
@@ -135,9 +137,10 @@ def routing_code(distribution: str) -> float:
     if distribution in {"balanced", "uniform"}:
         return EVEN if distribution == "balanced" else UNIFORM
     try:
-        return float(distribution.removeprefix("power_law_"))
+        exponent = float(distribution.removeprefix("power_law_"))
     except ValueError:
         return float("nan")
+    return exponent if 0 < exponent <= STEEPEST else float("nan")
 
 
 def operators_of(

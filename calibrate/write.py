@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from calibrate.calibrated import CalibratedSet
+from calibrate.fit import rounded
 from calibrate.score import Score
 from perfmodel.errors import InputError
 from perfmodel.kernels.calibration_file import CalibrationFile, encode
@@ -22,7 +23,6 @@ HEADER = """\
 # times and pure numbers, with the standard error of their logarithm. `errors` are those on rows
 # that the fit didn't see, in per cent of the measured time.
 """
-SIGNIFICANT = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,6 @@ class FittedSet:
 def today() -> str:
     """The date that a file bears."""
     return datetime.now(tz=UTC).date().isoformat()
-
-
-def rounded(value: float) -> float:
-    """A float with six significant digits, as a file shows it."""
-    return float(f"{value:.{SIGNIFICANT}g}")
 
 
 def _numbers(values: Array) -> list[float]:

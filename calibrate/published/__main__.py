@@ -17,13 +17,15 @@ from perfmodel.kernels.calibration import load_calibration
 from perfmodel.kernels.choice import available
 from perfmodel.specs.engine import load_engine
 
+KERNELS = "vllm"
+"""The stack whose calibrations price the published rows' devices."""
 KEPT = {"vllm"}
 """Presets that published rows name but that stay as they are: one row is no fit."""
 
 
 def calibration_name() -> str:
     """What turned work into time."""
-    fitted = ", ".join(f"{name}.{'/'.join(stacks)}" for name, stacks in available().items())
+    fitted = ", ".join(f"{name}.{KERNELS}" for name, own in available().items() if KERNELS in own)
     return f"{load_calibration().origin} shares, and where there is one the kernels of {fitted}"
 
 

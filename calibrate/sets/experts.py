@@ -12,38 +12,19 @@ from calibrate.calibrated import CalibratedSet, calibrate_set, held_out
 from calibrate.design import represent
 from calibrate.score import Score
 from calibrate.sets.gemm import shares
+from calibrate.table_work import STEEPEST, routing_code, shapes_of
 from perfmodel.errors import InputError
 from perfmodel.kernels.forms.base import Chip, Shapes
 from perfmodel.kernels.forms.experts import ExpertsForm
-from perfmodel.kernels.forms.routing import EVEN, with_load
 from perfmodel.operators.quantity import Array
 from perfmodel.specs.hardware import Hardware
 from perfmodel.units import MICROSECOND
 
-SIZES = ("tokens", "hidden", "inter", "topk", "experts", "moe_tp", "moe_ep")
-POWER_LAW = "power_law_"
-OLDER = ("0.14.0",)
-"""Releases measured before non-gated experts were told apart and draws were capped per rank."""
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """How a table's format is stored and multiplied."""
-
-    arithmetic: str
-    weight_bytes: float
-    """Per element, scales included."""
-
-
-FORMATS = {
-    "bfloat16": Format("bf16", 2.0),
-    "fp8": Format("fp8", 1.0),
-    "fp8_block": Format("fp8", 1.0 + 4 / 128**2),
-    "int4_wo": Format("bf16", 0.5 + 2 / 128),
-    "w4a16_mxfp4": Format("bf16", 0.5 + 1 / 32),
-    "w4a8_mxfp4_mxfp8": Format("fp8", 0.5 + 1 / 32),
-    "nvfp4": Format("fp4", 0.5 + 1 / 16),
-}
+ARITHMETIC = {
+    "bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "int4_wo": "bf16", "w4a16_mxfp4": "bf16",
+    "w4a8_mxfp4_mxfp8": "fp8", "nvfp4": "fp4",
+}  # fmt: skip
+"""The multiply-add of each format that a table may name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +44,11 @@ def experts_chip(dtype: str, hardware: Hardware) -> Chip:
     Raises:
         InputError: an unknown format, or a device without a rate for it.
     """
-    if dtype not in FORMATS:
-        raise InputError(f"no expert format is called {dtype!r:.40}; known: {', '.join(FORMATS)}")
-    arithmetic = FORMATS[dtype].arithmetic
+    if dtype not in ARITHMETIC:
+        raise InputError(
+            f"no expert format is called {dtype!r:.40}; known: {', '.join(ARITHMETIC)}"
+        )
+    arithmetic = ARITHMETIC[dtype]
     peak = hardware.peak(arithmetic)
     if peak is None:
         raise InputError(f"{hardware.name} has no {arithmetic} path, which {dtype} experts need")
@@ -82,19 +65,20 @@ def rows_of(table: pd.DataFrame) -> tuple[Shapes, Array]:
     """Shapes (n,) with the load they imply, and seconds (n,), of one device and format.
 
     Raises:
-        ValueError: rows of several devices, formats or releases.
+        ValueError: rows of several devices or formats.
+        InputError: a distribution of tokens that no router is known to follow.
     """
-    for name in ("gpu", "dtype", "framework_version"):
+    for name in ("gpu", "dtype"):
         if table[name].nunique() != 1:
             raise ValueError(f"rows of one {name} are needed, not of {table[name].nunique()}")
-    older = str(table["framework_version"].iloc[0]) in OLDER
-    width = FORMATS[str(table["dtype"].iloc[0])].weight_bytes
-    shapes = {name: table[name].to_numpy(dtype=np.float64) for name in SIZES}
-    shapes["gated"] = np.ones(len(table)) if older else 1.0 - _not_gated(shapes)
-    shapes["routing"] = table["distribution"].map(_routing).to_numpy(dtype=np.float64)
-    shapes["weight_bytes"] = np.full(len(table), width)
+    unknown = table["distribution"][table["distribution"].map(routing_code).isna()]
+    if len(unknown):
+        raise InputError(
+            f"moe: distribution: {str(unknown.iloc[0])!r:.40}: balanced, uniform or power_law_ "
+            f"with an exponent above 0 and at most {STEEPEST:g} are known"
+        )
     seconds = table["latency_us"].to_numpy(dtype=np.float64) * MICROSECOND
-    return with_load(shapes, older=older), seconds
+    return shapes_of("moe", table), seconds
 
 
 def calibrate_experts(
@@ -118,15 +102,3 @@ def calibrate_experts(
         )
         out.append(ExpertsSet(kernel, fitted, held_out(fitted, rows, measured[mine])))
     return tuple(out)
-
-
-def _routing(distribution: str) -> float:
-    """Code of `perfmodel.kernels.forms.routing` of a table's distribution."""
-    if distribution.startswith(POWER_LAW):
-        return float(distribution.removeprefix(POWER_LAW))
-    return EVEN
-
-
-def _not_gated(shapes: Mapping[str, Array]) -> Array:
-    """1 for rows whose experts have no gate: the Nemotron 3 family, by its sizes."""
-    return np.where((shapes["topk"] == 22) | (shapes["inter"] == 1856), 1.0, 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from perfmodel.cli.calibrate import app
 from perfmodel.cli.output import console, print_json, table
 from perfmodel.errors import InputError
+from perfmodel.kernels.choice import GENERIC
 from perfmodel.specs.hardware import Hardware, hardware_dir, load_hardware
 
 if TYPE_CHECKING:
@@ -86,6 +88,11 @@ def fit(
         from calibrate.write import Provenance, today, write_calibration  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"{error.name} is missing: pip install 'perfmodel[calibrate]'") from None
+    if stack == GENERIC or not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,39}", stack):
+        raise InputError(
+            f"--stack {stack!r:.60}: small letters, digits, - and _ are needed, such as vllm; "
+            f"{GENERIC!r} means no calibration"
+        )
     profile = load_hardware(hardware)
     path = out or default_path(profile, stack)
     if path.exists() and not force:

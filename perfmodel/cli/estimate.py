@@ -105,13 +105,21 @@ def _print_tables(result: Estimate, explain: Explain | None) -> None:
     _print_notes(out, result)
 
 
+def _fitted_times(result: Estimate) -> str:
+    prefill, decode = (p.cost.assumed_share for p in (result.prefill, result.decode))
+    return (
+        f"Times: {result.calibration} calibration; assumed shares price what it didn't measure, "
+        f"{prefill:.0%} of prefill and {decode:.0%} of decode."
+    )
+
+
 def _print_notes(out: Any, result: Estimate) -> None:
     kinds = {
         "assumed": "Times: assumed shares of the datasheet's peaks, not calibrated on this device.",
         "datasheet roof": "Times: the datasheet's roof, which no real kernel reaches.",
     }
     if result.memory.fits:
-        out.print(kinds.get(result.calibration, f"Times: {result.calibration} calibration."))
+        out.print(kinds.get(result.calibration, _fitted_times(result)))
         out.print("TTFT is the batch's prefill without queueing.")
     for note in result.warnings:
         out.print(f"Note: {note}.")

@@ -207,7 +207,9 @@ class EngineDevice:
             scores = 8.0 * operator.heads * square * operator.sequences
             memory = memory * (1 + scores / maximum(operator.bytes, 1e-30))
         larger = maximum(maximum(parts.compute_s, parts.memory_s), 1e-30)
-        rate = clocks(self.device.hardware) if operator.phase == "decode" else 0.0
+        # An absorbed MLA reads one latent for all heads, on tensor cores: no such limit there.
+        limited = operator.phase == "decode" and not operator.latent
+        rate = clocks(self.device.hardware) if limited else 0.0
         return replace(
             parts,
             family="attention",

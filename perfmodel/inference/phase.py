@@ -98,6 +98,12 @@ class PhaseCost:
     operators: tuple[OperatorCost, ...]
     total: Cost
 
+    @property
+    def assumed_share(self) -> Quantity:
+        """Share of the time that rests on assumed shares of the datasheet, not on a fit."""
+        assumed = sum(o.cost.time_s for o in self.operators if o.source == "assumed")
+        return assumed / self.total.time_s
+
 
 def total_of(value: Quantity, count: int, mask: Array | None) -> Quantity:
     """Total of one execution's ``value``: times ``count``, and over a trailing axis of steps."""

@@ -72,6 +72,7 @@ def phase_record(phase: Phase) -> dict[str, Any]:
         "arithmetic_intensity": plain(total.arithmetic_intensity),
         "ridge_point": phase.ridge_point,
         "bound": plain(total.bound),
+        "assumed_share": plain(phase.cost.assumed_share),
         "operators": [operator_record(row) for row in phase.cost.operators],
     }
 

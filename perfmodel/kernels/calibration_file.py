@@ -50,6 +50,7 @@ FORMS: dict[str, type[Any]] = {
     "collective-reduce_scatter": CollectiveForm,
     "collective-all_to_all": CollectiveForm,
 }
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -64,8 +65,8 @@ class FittedValue(Spec):
 class IntervalRecord(Spec):
     """A 90 % interval as log offsets."""
 
-    low: Annotated[float, Field(le=0)]
-    high: Annotated[float, Field(ge=0)]
+    low: Annotated[float, Field(le=0, allow_inf_nan=False)]
+    high: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     rows: int
 
 
@@ -84,8 +85,8 @@ class ResidualRecord(Spec):
     """The learned correction: support points and weights as little-endian float32 in base64."""
 
     variance: Positive
-    lengths: tuple[float, ...] = Field(strict=False)
-    rows: int
+    lengths: tuple[Positive, ...] = Field(strict=False)
+    rows: Annotated[int, Field(ge=1)]
     points: str
     weights: str
 
@@ -105,8 +106,8 @@ class SetRecord(Spec):
     parameters: dict[str, FittedValue]
     at_bound: tuple[str, ...] = Field(strict=False)
     intervals: dict[str, IntervalRecord]
-    box_low: tuple[float, ...] = Field(strict=False)
-    box_high: tuple[float, ...] = Field(strict=False)
+    box_low: tuple[Finite, ...] = Field(strict=False)
+    box_high: tuple[Finite, ...] = Field(strict=False)
     errors: dict[str, ErrorRecord]
     residual: ResidualRecord | None = None
 
@@ -201,6 +202,16 @@ def load_set(record: SetRecord, where: str) -> LoadedSet:
         InputError: naming ``where`` and the field.
     """
     form = build_form(record, where)
+    missing = set(form.regimes) - record.intervals.keys()
+    if missing:
+        raise InputError(f"{where}: intervals: {', '.join(sorted(missing))} missing")
+    sides = {len(record.box_low), len(record.box_high)}
+    if record.residual is not None:
+        sides.add(len(record.residual.lengths))
+    if len(sides) > 1:
+        raise InputError(
+            f"{where}: box_low, box_high and residual.lengths must be as long as each other"
+        )
     residual = None
     if record.residual is not None:
         r = record.residual

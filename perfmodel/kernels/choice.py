@@ -14,10 +14,11 @@ from perfmodel.specs.hardware import Hardware, hardware_dir, load_hardware
 GENERIC = "generic"
 """The stack that stands for no calibration: assumed shares for all devices."""
 Origin = Literal["fitted", "transferred"]
+CARRIES_WELL = ("gemm.", "attention_decode.", "collective.")
+"""Families whose parameters, fitted on H100, kept about nine of ten of H200's times in an interval
+1.5 times as wide in its logarithm; for prefill, MLA and experts it takes twice the width."""
 TRANSFER_WIDENS = 1.5
-"""Factor on an interval's log width when another device's parameters are used: assumed, after
-H100 → H200, where a transferred fit is about as good as the device's own, and B200's relatives,
-which nobody measured."""
+TRANSFER_WIDENS_OTHERS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,11 @@ class Choice:
         if self.origin == "fitted":
             return f"fitted ({what})"
         return f"transferred from {c.hardware} ({what})"
+
+
+def transfer_widens(set_name: str) -> float:
+    """Factor on an interval's log width for another device's parameters, or another format's."""
+    return TRANSFER_WIDENS if set_name.startswith(CARRIES_WELL) else TRANSFER_WIDENS_OTHERS
 
 
 def _folder() -> Path:

@@ -122,8 +122,11 @@ def attention_request(op: Attention) -> Request | None:
     return Request(f"attention_prefill.{cache}", shapes, 1.0, {"cold": True}, corrected)
 
 
-def experts_request(op: GroupedGemm) -> Request:
-    """A projection's part of the fused layer, by its share of the weights."""
+def experts_request(op: GroupedGemm, known: Collection[str] = ()) -> Request:
+    """A projection's part of the fused layer, by its share of the weights.
+
+    FP8 experts take the set of block scales where no kernel of theirs was measured.
+    """
     layer = op.layer
     wide = op.arithmetic in {"bf16", "fp16"} and op.weight_format in WIDE
     names = {"mxfp4": "w4a16_mxfp4", "int4": "int4_wo"}
@@ -141,9 +144,10 @@ def experts_request(op: GroupedGemm) -> Request:
         "routing": UNIFORM,
     }
     whole = layer.hidden * layer.width * (3 if layer.gated else 2) / layer.tp
-    return Request(
-        f"experts.{name}", shapes, op.n * op.k / whole, {"cold": True}, prepare=with_load
-    )
+    share, cold = op.n * op.k / whole, {"cold": True}
+    if name == "fp8" and "experts.fp8" not in known and "experts.fp8_block" in known:
+        return Request("experts.fp8_block", shapes, share, cold, False, prepare=with_load)
+    return Request(f"experts.{name}", shapes, share, cold, prepare=with_load)
 
 
 def grouped_request(op: GroupedGemm) -> Request:
@@ -199,7 +203,7 @@ def request_of(op: Operator, known: Collection[str] = ()) -> Request | None:
     if isinstance(op, Attention):
         return attention_request(op)
     if isinstance(op, GroupedGemm):
-        whole = experts_request(op)
+        whole = experts_request(op, known)
         return whole if whole.set_name in known else grouped_request(op)
     if isinstance(op, Elementwise):
         return elementwise_request(op)

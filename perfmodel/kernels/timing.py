@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from perfmodel.errors import InputError
 from perfmodel.kernels.calibration import Calibration
 from perfmodel.kernels.calibration_file import LoadedSet
-from perfmodel.kernels.choice import TRANSFER_WIDENS, Choice
+from perfmodel.kernels.choice import Choice, transfer_widens
 from perfmodel.kernels.forms.base import Chip, Shapes
 from perfmodel.kernels.forms.gemm_stack import block_kernel
 from perfmodel.kernels.requests import Request, flat_shapes, request_of, variant
@@ -30,6 +30,8 @@ NODE_GPUS = 8
 LATENCY_BOUND = 3.0
 """A measured kernel that takes longer than so many roofs is limited by neither arithmetic nor
 memory, but by its start and its latencies: it counts as launch-bound."""
+LATENCY_S = 50 * MICROSECOND
+"""No start takes longer: a slower kernel far above its roof is a poor kernel, not a latency."""
 
 Bound = Literal["compute", "memory", "network", "launch"]
 
@@ -155,7 +157,7 @@ class DeviceModel:
         time, low, high = (as_quantity(request.share * end.reshape(shape)) for end in ends)
         widen = request.widen
         if self.choice.origin == "transferred" or not request.corrected:
-            widen *= TRANSFER_WIDENS
+            widen *= transfer_widens(request.set_name)
         low, high = time * (low / time) ** widen, time * (high / time) ** widen
         return self._measured_time(operator, time, low, high, link)
 
@@ -219,7 +221,11 @@ class DeviceModel:
             launch_s=extra,
             roof_s=roof,
             source=self.choice.origin,
-            latency_s=where(np.asarray(time) > LATENCY_BOUND * roof, time, 0.0),
+            latency_s=where(
+                np.asarray(time) > LATENCY_BOUND * roof,
+                np.minimum(time, LATENCY_S),
+                0.0,
+            ),
         )
 
     def _inside_another(self) -> KernelTime:

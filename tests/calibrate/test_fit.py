@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from calibrate.fit import fit_form
+from calibrate.fit import _as_written, fit_form
 from perfmodel.kernels.forms.gemm import GemmForm
 from tests.calibrate.toy import CHIP, Toy, rows
 from tests.kernels.test_gemm_form import H100
@@ -55,3 +55,23 @@ def test_priors_let_thirty_rows_fix_a_dozen_parameters():
     error = np.abs(np.log(form.seconds(H100, found.values, unseen) / measured))
     assert np.median(error) < 0.05
     assert found.at_bound == ()
+
+
+def test_parameters_are_those_that_a_file_holds():
+    """Six digits, and of a value's neighbours the best: a wave's edge lies between two of them."""
+    shapes, times = rows(200, noise=0.02)
+    found = fit_form(Toy(), CHIP, shapes, times)
+    for value in found.values.values():
+        assert value == float(f"{value:.6g}")
+    left = np.log(times / Toy().seconds(CHIP, found.values, shapes))
+    np.testing.assert_allclose(left, found.log_residuals, atol=1e-12)
+
+
+def test_rounding_stays_on_the_better_side_of_a_step():
+    edge = 1.23456049  # rounds down to 1.23456, where the cost jumps
+
+    def cost(values):
+        return 100.0 if values[0] < edge else values[0] - edge
+
+    assert _as_written(np.asarray([edge]), cost)[0] == pytest.approx(1.23456, abs=2e-5)
+    assert _as_written(np.asarray([edge]), cost)[0] > edge

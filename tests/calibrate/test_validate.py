@@ -7,6 +7,7 @@ import pytest
 from calibrate.predict_rows import sets_of
 from calibrate.predictions_file import write_predictions
 from calibrate.schema import SCHEMAS
+from calibrate.sets.experts import calibrate_experts
 from calibrate.table_work import operators_of, set_name, shapes_of
 from calibrate.tables import read_table
 from calibrate.validate import regimes, validate_table
@@ -157,6 +158,13 @@ ROWS = {
         "op": "all_reduce", "dtype": "half", "num_gpus": 8, "message_bytes": 2**24
     },
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("law", ["power_law_x", "power_law_1e9", "power_law_-1"])
+def test_a_law_that_no_router_follows_is_refused(law):
+    rows = pd.DataFrame([ROWS["moe"] | {"distribution": law, "gpu": "h100-sxm"}] * 3)
+    with pytest.raises(InputError, match=law):
+        calibrate_experts(rows.assign(kernel="triton", latency_us=9.0), DEVICE)
 
 
 @pytest.mark.parametrize("family", SCHEMAS)

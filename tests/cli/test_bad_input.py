@@ -44,6 +44,16 @@ WRONG = {
     "engine file that is none": ((*OK, "--engine", PROFILE), "but a hardware profile"),
     "engine file of prose": ((*OK, "--engine", README), "this is no engine file"),
     "unknown choice": ((*OK, "--execution", "lazy"), "--execution': 'lazy' is not one of"),
+    "more threads than cores": (
+        ("calibrate", "run", "--device", "cpu", "--threads", "100000", "--out", "none"),
+        "100000 threads",
+    ),
+    "a stack that is a path": (
+        ("calibrate", "fit", README, "-H", "h100-sxm", "--stack", "../x"), "--stack '../x'"
+    ),
+    "the stack of no calibration": (
+        ("calibrate", "fit", README, "-H", "h100-sxm", "--stack", "generic"), "'generic' means"
+    ),
     "text for a share": ((*OK, "--gpu-memory-utilization", "x"), "'x' is no number"),
     "json and explain": ((*OK, "--json", "--explain", "memory"), "--explain memory"),
     "empty model": (("estimate", "", "-H", "h100-sxm"), "the name is empty"),

@@ -63,6 +63,8 @@ GOOD = ("llama-3.1-8b", "h100-sxm", 1, 100, 10, "tpot", 0.01)
 WRONG = {
     "quantity": (*GOOD[:5], "itl", 0.01),
     "seconds": (*GOOD[:6], -1),
+    "seconds:": (*GOOD[:6], 12.0),  # milliseconds, say
+    "output": (*GOOD[:4], 1, "tpot", 0.01),
     "batch": (*GOOD[:2], 0, *GOOD[3:]),
 }
 

@@ -1,5 +1,7 @@
 """Host time and an engine's kernels: each rule by hand, on one number and on arrays."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import yaml
@@ -177,6 +179,13 @@ def test_instruction_limit_by_hand_and_only_with_sms():
 def test_decode_attention_without_tensor_cores_is_slower_with_many_heads_per_key():
     slow = device("h100-sxm", decode_flops_per_clock=30.0).time(DECODE)
     assert slow.time_s > 2 * device("h100-sxm").time(DECODE).time_s
+
+
+def test_the_limit_of_many_heads_per_key_is_not_one_of_mla():
+    """All heads of an absorbed MLA read one latent on tensor cores."""
+    latent = dataclasses.replace(DECODE, latent=True)
+    slow = device("h100-sxm", decode_flops_per_clock=30.0).time(latent)
+    assert slow.time_s == device("h100-sxm").time(latent).time_s
 
 
 def test_collectives_are_scaled_and_delayed():

@@ -12,12 +12,13 @@ from perfmodel.errors import InputError
 from perfmodel.kernels.calibration import load_calibration
 from perfmodel.kernels.calibration_file import decode, encode, load_calibrated, read_calibration
 from perfmodel.kernels.choice import available, choose_calibration
-from perfmodel.kernels.timing import DeviceModel
+from perfmodel.kernels.timing import LATENCY_S, DeviceModel, bound_times
 from perfmodel.operators.context import Step
 from perfmodel.operators.record import Collective, Elementwise, Gemm
 from perfmodel.operators.sharding import Parallel
 from perfmodel.operators.step import step_operators
 from perfmodel.specs.hardware import load_hardware
+from tests.data import REASON, data_dir
 
 FILES = [(h, s, p) for h, stacks in available().items() for s, p in stacks.items()]
 VLLM = [name for name, stack, _ in FILES if stack == "vllm"]
@@ -129,7 +130,66 @@ def test_encoding_keeps_single_precision():
     np.testing.assert_allclose(decode(encode(values), (7, 3)), values, rtol=1e-6)
 
 
+STATED = [
+    ("a100-sxm-80gb", "attention_decode"),
+    ("h100-sxm", "attention_prefill"),
+    ("l40s", "moe"),
+]
+
+
+@pytest.mark.skipif(data_dir() is None, reason=REASON)
+@pytest.mark.parametrize(("name", "family"), STATED)
+def test_a_file_is_as_good_as_it_says(name, family):
+    """All rows together, of which at most 300 were fitted, show the errors of those left over."""
+    from calibrate.tables import read_table
+    from calibrate.validate import validate_table
+
+    hardware = load_hardware(name)
+    found = choose_calibration(hardware)
+    table = read_table(data_dir() / "measurements" / f"{family}.parquet", hardware)
+    stated = read_calibration(available()[name]["vllm"]).sets
+    scores = validate_table(table, hardware, found).scores
+    (score,) = (s.score for s in scores if (s.dtype, s.regime) == ("bfloat16", "all"))
+    held_out = stated[f"{family.replace('moe', 'experts')}.bf16"].errors["all"]
+    assert score.median == pytest.approx(held_out.median, abs=0.5)
+    assert score.p90 == pytest.approx(held_out.p90, abs=1.5)
+
+
+def test_narrower_experts_are_not_slower():
+    """ModelOpt's FP8 kernel, slow on Hopper, doesn't stand for what a server would run."""
+    deployment = perfmodel.Deployment(tp=2, weights="fp8")
+    times = perfmodel.estimate("mixtral-8x7b", "h100-sxm", None, deployment)
+    wide = perfmodel.estimate("mixtral-8x7b", "h100-sxm", None, perfmodel.Deployment(tp=2))
+    assert times.tpot_s <= wide.tpot_s
+    assert times.ttft_s <= wide.ttft_s
+
+
+def test_a_slow_kernel_is_not_launch_bound():
+    """Three roofs and more, but milliseconds: no launch takes so long."""
+    d = device("h100-sxm")
+    whole = Gemm(name="g", weight_bytes=2 * 64 * 64, m=1, n=64, k=64)
+    assert bound_times(d.time(whole))["launch"] > 0
+    short = dataclasses.replace(d.time(whole), time_s=1e-3, compute_s=1e-4, latency_s=LATENCY_S)
+    assert bound_times(short)["launch"] == 0
+
+
+def test_what_no_set_prices_is_counted():
+    own = perfmodel.estimate("llama-3.1-8b", "h100-sxm")
+    assert 0 < own.decode.cost.assumed_share < 0.5
+    none = perfmodel.estimate(
+        "llama-3.1-8b", "h100-sxm", None, perfmodel.Deployment(stack="generic")
+    )
+    assert none.prefill.cost.assumed_share > 0.9
+
+
 WRONG = {
+    "intervals": ("intervals", {"all": {"low": -0.1, "high": 0.1, "rows": 9}}),
+    "box_low": ("box_low", [0.0]),
+    "box_high": ("box_high", [float("nan")] * 4),
+    "residual": (
+        "residual",
+        {"variance": 1.0, "lengths": [1.0], "rows": -1, "points": "", "weights": ""},
+    ),
     "form": ("form", "gemm-tyles"),
     "facts": ("facts", {"library": "cublas", "tiles": 3}),
     "parameters": ("parameters", {}),
