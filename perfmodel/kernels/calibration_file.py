@@ -13,12 +13,13 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 from pydantic import Field
 
 from perfmodel.errors import InputError
 from perfmodel.kernels.forms.attention_decode import AttentionDecode
 from perfmodel.kernels.forms.attention_prefill import AttentionPrefill
-from perfmodel.kernels.forms.base import Form
+from perfmodel.kernels.forms.base import Chip, Form, Shapes
 from perfmodel.kernels.forms.collective import CollectiveForm
 from perfmodel.kernels.forms.elementwise import ElementwiseForm
 from perfmodel.kernels.forms.experts import ExpertsForm
@@ -50,6 +51,8 @@ FORMS: dict[str, type[Any]] = {
     "collective-reduce_scatter": CollectiveForm,
     "collective-all_to_all": CollectiveForm,
 }
+EDGE = 1e-3
+"""Distance from a measured range, in logarithms, that still counts as inside."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -149,6 +152,27 @@ class Calibrated:
             return None
         held = getattr(found.kernels.form, "held", False)
         return 0.0 if held else MICROSECOND * found.kernels.values[execution]
+
+
+def kernels_of(name: str, sets: Mapping[str, LoadedSet]) -> list[str]:
+    """The sets of a format: ``name`` itself first, then those of its other kernels."""
+    others = [other for other in sets if other.startswith(f"{name}.")]
+    return [name, *others] if name in sets else others
+
+
+def measured_nearest(
+    shapes: Shapes, sets: Mapping[str, tuple[LoadedSet, Chip]]
+) -> NDArray[np.str_]:
+    """The set (n,) whose measured range each shape lies in or nearest to; the first of equals.
+
+    A library takes one kernel where experts are whole and another where they are cut, say: the
+    ranges of the rows that it ran on tell which.
+    """
+    away = np.stack([found.kernels.distance(chip, shapes) for found, chip in sets.values()])
+    # Sizes are rounded in a file: what lies on the edge is inside.
+    away = np.where(away < EDGE, 0.0, away)
+    nearest: NDArray[np.str_] = np.asarray(list(sets))[np.argmin(away, axis=0)]
+    return nearest
 
 
 def encode(values: Array) -> str:

@@ -64,6 +64,10 @@ class KernelSet:
         low, high = self._offsets(form, shapes, features)
         return seconds, seconds * np.exp(low), seconds * np.exp(high)
 
+    def distance(self, chip: Chip, shapes: Shapes) -> Array:
+        """How far shapes lie outside the range of the rows used (n,), in logarithms of features."""
+        return outside(self.form.features(chip, shapes), self.box_low, self.box_high)
+
     def _offsets(self, form: Form, shapes: Shapes, features: Array) -> tuple[Array, Array]:
         ends = [self.intervals[name] for name in form.regimes]
         regime = np.atleast_1d(form.regime(shapes)).ravel().astype(int)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
 from perfmodel.kernels.calibration import Calibration
-from perfmodel.kernels.calibration_file import LoadedSet
+from perfmodel.kernels.calibration_file import LoadedSet, kernels_of, measured_nearest
 from perfmodel.kernels.choice import Choice, transfer_widens
 from perfmodel.kernels.forms.base import Chip, Shapes
 from perfmodel.kernels.forms.gemm_stack import block_kernel
@@ -165,19 +165,29 @@ class DeviceModel:
         """Which set prices which of the shapes; nothing where one of them has none."""
         assert self.choice is not None  # noqa: S101  (the caller looked)
         sets = self.choice.calibrated.sets
-        count = len(next(iter(flat.values())))
-        if request.set_name == "gemm.fp8_block" and request.set_name not in sets:
-            kernels = np.asarray(block_kernel(self.hardware, flat))
-        else:
-            kernels = np.full(count, "")
+        names = self._set_names(request, flat)
         parts = []
-        for kernel in np.unique(kernels):
-            name = f"{request.set_name}.{kernel}" if kernel else request.set_name
+        for name in np.unique(names):
             found = sets.get(name)
             if found is None or not self._computes(found):
                 return []
-            parts.append((kernels == kernel, found))
+            parts.append((names == name, found))
         return parts
+
+    def _set_names(self, request: Request, flat: Shapes) -> NDArray[np.str_]:
+        """The set of each shape's kernel, where a format has several kernels."""
+        assert self.choice is not None  # noqa: S101
+        sets = self.choice.calibrated.sets
+        if request.set_name == "gemm.fp8_block" and request.set_name not in sets:
+            kernels = block_kernel(self.hardware, flat)
+            return np.asarray([f"{request.set_name}.{kernel}" for kernel in kernels])
+        if request.set_name.startswith("experts."):
+            own = kernels_of(request.set_name, sets)
+            chips = {name: self.chip(sets[name].arithmetic) for name in own
+                     if self._computes(sets[name])}  # fmt: skip
+            if len(chips) > 1:
+                return measured_nearest(flat, {n: (sets[n], chip) for n, chip in chips.items()})
+        return np.full(len(next(iter(flat.values()))), request.set_name)
 
     def _computes(self, found: LoadedSet) -> bool:
         return found.arithmetic == "none" or self.hardware.peak(found.arithmetic) is not None

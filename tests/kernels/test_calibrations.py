@@ -10,8 +10,16 @@ import yaml
 import perfmodel
 from perfmodel.errors import InputError
 from perfmodel.kernels.calibration import load_calibration
-from perfmodel.kernels.calibration_file import decode, encode, load_calibrated, read_calibration
+from perfmodel.kernels.calibration_file import (
+    decode,
+    encode,
+    kernels_of,
+    load_calibrated,
+    measured_nearest,
+    read_calibration,
+)
 from perfmodel.kernels.choice import available, choose_calibration
+from perfmodel.kernels.forms.routing import UNIFORM, with_load
 from perfmodel.kernels.timing import LATENCY_S, DeviceModel, bound_times
 from perfmodel.operators.context import Step
 from perfmodel.operators.record import Collective, Elementwise, Gemm
@@ -162,6 +170,34 @@ def test_narrower_experts_are_not_slower():
     wide = perfmodel.estimate("mixtral-8x7b", "h100-sxm", None, perfmodel.Deployment(tp=2))
     assert times.tpot_s <= wide.tpot_s
     assert times.ttft_s <= wide.ttft_s
+
+
+def test_experts_take_the_kernel_that_was_measured_so():
+    """vLLM on Hopper: block-scaled FP8 experts run Triton's kernel unless they are spread (ep)."""
+    d = device("h200-sxm")
+    sets = d.choice.calibrated.sets
+    own = kernels_of("experts.fp8_block", sets)
+    assert own[0] == "experts.fp8_block"
+    assert len(own) == 2
+    shapes = {
+        "tokens": np.array([8.0, 8.0, 512.0, 512.0]), "hidden": 7168.0, "inter": 2048.0,
+        "topk": 8.0, "experts": 256.0, "weight_bytes": 1.0, "gated": 1.0, "routing": UNIFORM,
+        "moe_tp": np.array([8.0, 1.0, 8.0, 1.0]), "moe_ep": np.array([1.0, 8.0, 1.0, 8.0]),
+    }  # fmt: skip
+    flat = with_load({n: np.broadcast_to(np.asarray(v), (4,)) for n, v in shapes.items()})
+    names = measured_nearest(flat, {n: (sets[n], d.chip("fp8")) for n in own})
+    assert list(names) == [own[1], own[0]] * 2
+    assert "triton" in own[1]
+    model = perfmodel.load_model("deepseek-v3")
+    for ep, name in ((1, own[1]), (8, own[0])):
+        deployment = perfmodel.Deployment(tp=8, ep=ep)
+        step = perfmodel.estimate(model, "h200-sxm", perfmodel.Workload(batch=8), deployment)
+        (row,) = (o for o in step.decode.cost.operators if o.name == "experts.down_proj")
+        asked = flat | {"moe_tp": np.full(4, 8.0 / ep), "moe_ep": np.full(4, float(ep))}
+        kept = {n: v for n, v in asked.items() if n in shapes}
+        layer = sets[name].kernels.predict(d.chip("fp8"), with_load(kept | {"weight_bytes":
+            np.full(4, 1 + 4 / 128**2)}))[0][0]  # fmt: skip
+        assert row.cost.time_s / row.count == pytest.approx(layer / 3, rel=0.02)
 
 
 def test_a_slow_kernel_is_not_launch_bound():
