@@ -11,10 +11,9 @@ import numpy as np
 
 from perfmodel.operators.quantity import Array
 
-FEWEST = 64
-"""Rows below which a call is filled up: linear algebra takes other paths for few rows."""
-BLOCK = 4096
-"""Rows whose covariances with the support are held at a time."""
+BLOCK = 64
+"""Rows priced at a time, the last filled up: all take the same path to the last bit, in cache and
+on one thread (larger products wake threads that spin for more CPU time than they save)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +31,7 @@ class Residual:
         """Log correction (m,) at ``features`` (m, d): measured ≈ form · exp(correction)."""
         scaled = np.atleast_2d(features) / self.lengths
         count = len(scaled)
-        if count < FEWEST:  # so that one row takes the same path as many, to the last bit
-            scaled = np.vstack([scaled, np.zeros((FEWEST - count, scaled.shape[1]))])
+        scaled = np.vstack([scaled, np.zeros((-count % BLOCK, scaled.shape[1]))])
         out = np.empty(len(scaled))
         for start in range(0, len(scaled), BLOCK):
             part = scaled[start : start + BLOCK]
