@@ -49,13 +49,7 @@ def chip_of(family: str, dtype: str, hardware: Hardware) -> tuple[Chip, str] | N
     peak = 1.0 if arithmetic == "none" else hardware.peak(arithmetic)
     if peak is None:
         return None
-    return Chip(
-        peak=peak,
-        bandwidth=hardware.memory_bandwidth,
-        sm_count=(hardware.sm_count or 1) if hardware.clock_hz else 1,
-        clock_hz=hardware.clock_hz or 1e9,
-        l2_bytes=hardware.l2_bytes or 1.0,
-    ), arithmetic
+    return Chip.of(hardware, peak), arithmetic
 
 
 def fit_run(

@@ -12,7 +12,7 @@ from calibrate.schema import Family, Indices
 from calibrate.table_work import format_column, operators_of, routing_code, set_name, shapes_of
 from perfmodel.errors import InputError
 from perfmodel.kernels.calibration_file import LoadedSet
-from perfmodel.kernels.choice import TRANSFER_WIDENS, Choice
+from perfmodel.kernels.choice import Choice, transfer_widens
 from perfmodel.kernels.forms.base import Chip, Shapes
 from perfmodel.kernels.forms.gemm_stack import block_kernel
 from perfmodel.kernels.timing import DeviceModel
@@ -67,7 +67,7 @@ def _of_format(
             shapes = shapes_of(family, rows.iloc[mine])
             if name.startswith("grouped_gemm."):
                 shapes = layer_shapes(shapes)
-            ends = _by_set(sets[name], chip, shapes, choice)
+            ends = _by_set(name, sets[name], chip, shapes, choice)
             yield mine, ends, choice.label
 
 
@@ -123,11 +123,11 @@ def _chip(family: Family, found: LoadedSet | None, model: DeviceModel, ranks: in
     return model.chip(found.arithmetic) if known else None
 
 
-def _by_set(found: LoadedSet, chip: Chip, shapes: Shapes, choice: Choice) -> Ends:
+def _by_set(name: str, found: LoadedSet, chip: Chip, shapes: Shapes, choice: Choice) -> Ends:
     time, low, high = found.kernels.predict(chip, shapes)
     if choice.origin == "transferred":
-        low = time * (low / time) ** TRANSFER_WIDENS
-        high = time * (high / time) ** TRANSFER_WIDENS
+        widen = transfer_widens(name)
+        low, high = time * (low / time) ** widen, time * (high / time) ** widen
     return time, low, high
 
 

@@ -49,14 +49,7 @@ def collective_chip(hardware: Hardware) -> Chip:
     link = hardware.link or hardware.pcie
     if link is None:
         raise ValueError(f"{hardware.name} states no link between devices")
-    return Chip(
-        peak=1.0,
-        bandwidth=hardware.memory_bandwidth,
-        sm_count=1,
-        clock_hz=0.0,
-        l2_bytes=0.0,
-        link=link.gb_s_per_direction * 1e9,
-    )
+    return Chip.of(hardware, 1.0, link.gb_s_per_direction * 1e9)
 
 
 def rows_of(table: pd.DataFrame) -> tuple[Shapes, Array]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfmodel.kernels.timing import DeviceModel, KernelTime
+from perfmodel.kernels.kernel_time import KernelTime
+from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.quantity import Quantity, maximum, where
 from perfmodel.operators.record import (
     Attention,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.inference.host import HOST_ROW, HostTime
-from perfmodel.kernels.timing import Bound, KernelTime, bound_times
+from perfmodel.kernels.kernel_time import Bound, KernelTime, bound_times
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, is_array, maximum
 from perfmodel.operators.record import Operator, Shape
 

@@ -18,6 +18,7 @@ from perfmodel.kernels.calibration_file import LoadedSet, kernels_of, measured_n
 from perfmodel.kernels.choice import Choice, transfer_widens
 from perfmodel.kernels.forms.base import Chip, Shapes
 from perfmodel.kernels.forms.gemm_stack import block_kernel
+from perfmodel.kernels.kernel_time import KernelTime
 from perfmodel.kernels.requests import Request, flat_shapes, request_of, variant
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, maximum, where
 from perfmodel.operators.record import Collective, Elementwise, Operator
@@ -32,31 +33,6 @@ LATENCY_BOUND = 3.0
 memory, but by its start and its latencies: it counts as launch-bound."""
 LATENCY_S = 50 * MICROSECOND
 """No start takes longer: a slower kernel far above its roof is a poor kernel, not a latency."""
-
-Bound = Literal["compute", "memory", "network", "launch"]
-
-
-@dataclass(frozen=True, slots=True)
-class KernelTime:
-    """Seconds of one execution, with the parts that it is the larger of.
-
-    ``time_s`` = max(compute_s, memory_s, network_s) + launch_s. The interval is where about nine
-    of ten true times lie; its lower end never passes under the roof.
-    """
-
-    time_s: Quantity
-    low_s: Quantity
-    high_s: Quantity
-    compute_s: Quantity
-    memory_s: Quantity
-    network_s: Quantity
-    launch_s: float
-    roof_s: Quantity
-    """The same work at the datasheet's peaks: no device does it faster."""
-    source: str
-    """Where the number comes from: datasheet and the origin of the calibration."""
-    latency_s: Quantity | None = None
-    """Time that is neither arithmetic nor traffic, where it limits; None: the launch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +98,8 @@ class DeviceModel:
 
     def chip(self, arithmetic: str, link: float = 0.0) -> Chip:
         """The device's constants for forms that compute in ``arithmetic``."""
-        h = self.hardware
-        return Chip(
-            peak=1.0 if arithmetic == "none" else self.peak(arithmetic),
-            bandwidth=h.memory_bandwidth,
-            # Per-unit terms need the clock too: without it the device counts as one unit.
-            sm_count=(h.sm_count or 1) if h.clock_hz else 1,
-            clock_hz=h.clock_hz or 1e9,
-            l2_bytes=h.l2_bytes or 0.0,
-            link=link,
-        )
+        peak = 1.0 if arithmetic == "none" else self.peak(arithmetic)
+        return Chip.of(self.hardware, peak, link)
 
     def _calibrated(self, operator: Operator) -> KernelTime | None:
         """The time by a calibrated set, or None where none covers the operator."""
@@ -294,23 +262,3 @@ class DeviceModel:
             roof_s=roof,
             source="datasheet roof" if self.calibration is None else self.calibration.origin,
         )
-
-
-def bound_times(kernel: KernelTime) -> dict[Bound, Quantity]:
-    """The kernel's time under the one resource that limits it, zero under the others.
-
-    A launch limits a kernel whose own work takes less than starting it.
-    """
-    work = maximum(maximum(kernel.compute_s, kernel.memory_s), kernel.network_s)
-    latency = kernel.launch_s if kernel.latency_s is None else kernel.latency_s
-    launch = where(np.asarray(work < latency), kernel.time_s, 0.0)
-    rest = kernel.time_s - launch
-    network = where(kernel.network_s >= work, rest, 0.0)
-    rest = rest - network
-    compute = where(kernel.compute_s >= work, rest, 0.0)
-    return {
-        "compute": compute,
-        "memory": rest - compute,
-        "network": network,
-        "launch": launch,
-    }

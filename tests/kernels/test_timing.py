@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from perfmodel.errors import InputError
 from perfmodel.kernels.calibration import Calibration, load_calibration
-from perfmodel.kernels.timing import DeviceModel, bound_times
+from perfmodel.kernels.kernel_time import bound_times
+from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.record import (
     Attention,
     Collective,

@@ -64,14 +64,7 @@ def attention_chip(family: Family, kv_dtype: str, hardware: Hardware) -> Chip:
     peak = hardware.peak("fp8" if narrow else "bf16")
     if peak is None:
         raise InputError(f"{hardware.name} has no multiply for attention over a {kv_dtype} cache")
-    return Chip(
-        peak=peak,
-        bandwidth=hardware.memory_bandwidth,
-        # Per-unit terms need the clock too: without it the device counts as one unit.
-        sm_count=hardware.sm_count or 1 if hardware.clock_hz else 1,
-        clock_hz=hardware.clock_hz or 1e9,
-        l2_bytes=hardware.l2_bytes or 1.0,
-    )
+    return Chip.of(hardware, peak)
 
 
 def kv_bytes(kv_dtype: str) -> float:

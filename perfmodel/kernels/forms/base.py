@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from perfmodel.operators.quantity import Array
+from perfmodel.specs.hardware import Hardware
 
 Shapes = Mapping[str, Array]
 """Sizes by name, as float64 arrays that broadcast against each other."""
@@ -50,6 +51,19 @@ class Chip:
     l2_bytes: float
     link: float = 0.0
     """Bytes/s per direction and GPU; 0 for a device alone."""
+
+    @classmethod
+    def of(cls, hardware: Hardware, peak: float, link: float = 0.0) -> Chip:
+        """A device's constants, for a multiply-add of ``peak`` FLOP/s and a ``link`` of bytes/s."""
+        return cls(
+            peak=peak,
+            bandwidth=hardware.memory_bandwidth,
+            # Per-unit terms need the clock too: without it the device counts as one unit.
+            sm_count=(hardware.sm_count or 1) if hardware.clock_hz else 1,
+            clock_hz=hardware.clock_hz or 1e9,
+            l2_bytes=hardware.l2_bytes or 1.0,
+            link=link,
+        )
 
 
 class Form(Protocol):

@@ -65,14 +65,7 @@ def gemm_chip(dtype: str, hardware: Hardware) -> Chip:
     peak = hardware.peak(arithmetic)
     if peak is None:
         raise InputError(f"{hardware.name} has no {arithmetic} path, which {dtype} multiplies need")
-    return Chip(
-        peak=peak,
-        bandwidth=hardware.memory_bandwidth,
-        # Per-unit terms need the clock too: without it the device counts as one unit.
-        sm_count=hardware.sm_count or 1 if hardware.clock_hz else 1,
-        clock_hz=hardware.clock_hz or 0.0,
-        l2_bytes=hardware.l2_bytes or 0.0,
-    )
+    return Chip.of(hardware, peak)
 
 
 def block_kernel(hardware: Hardware, shapes: Shapes) -> list[str]:
