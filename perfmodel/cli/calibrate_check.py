@@ -66,6 +66,8 @@ def check(  # noqa: PLR0913, PLR0917  (each is a flag)
         raise InputError(f"{error.name} is missing: pip install 'perfmodel[calibrate]'") from None
     profile = load_hardware(hardware)
     cpu = device.strip().lower() == "cpu"
+    if cpu and profile.compute_capability is not None:
+        raise InputError(f"--device cpu: {profile.name} is a GPU; give --device cuda")
     opened = open_device(device, threads or (profile.sm_count if cpu else None))
     if end_to_end:
         failed = _end_to_end(opened, profile, calibration, size, as_json)

@@ -109,7 +109,7 @@ def _fitted_times(result: Estimate) -> str:
     prefill, decode = (p.cost.assumed_share for p in (result.prefill, result.decode))
     return (
         f"Times: {result.calibration} calibration; assumed shares price what it didn't measure, "
-        f"{prefill:.0%} of prefill and {decode:.0%} of decode."
+        f"{100 * prefill:.0f} % of prefill and {100 * decode:.0f} % of decode."
     )
 
 

@@ -48,6 +48,9 @@ WRONG = {
         ("calibrate", "run", "--device", "cpu", "--threads", "100000", "--out", "none"),
         "100000 threads",
     ),
+    "a GPU checked on the CPU": (
+        ("calibrate", "check", "--calibration", README, "-H", PROFILE), "--device cuda"
+    ),
     "a stack that is a path": (
         ("calibrate", "fit", README, "-H", "h100-sxm", "--stack", "../x"), "--stack '../x'"
     ),
