@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,8 +67,11 @@ def check(  # noqa: PLR0913, PLR0917  (each is a flag)
         raise InputError(f"{error.name} is missing: pip install 'perfmodel[calibrate]'") from None
     profile = load_hardware(hardware)
     cpu = device.strip().lower() == "cpu"
-    if cpu and profile.compute_capability is not None:
-        raise InputError(f"--device cpu: {profile.name} is a GPU; give --device cuda")
+    if cpu and threads is None and (profile.sm_count or 0) > (os.cpu_count() or 1):
+        raise InputError(
+            f"the profile of {profile.name} has {profile.sm_count} units, this machine "
+            f"{os.cpu_count()} threads: give its own profile, or --device cuda for a GPU"
+        )
     opened = open_device(device, threads or (profile.sm_count if cpu else None))
     if end_to_end:
         failed = _end_to_end(opened, profile, calibration, size, as_json)

@@ -10,6 +10,7 @@ from tests.cli.runner import perfmodel
 OK = ("estimate", "llama-3.1-8b", "-H", "h100-sxm")
 ROOT = Path(__file__).resolve().parents[2]
 PROFILE, README = str(ROOT / "hardware" / "h100-sxm.yaml"), str(ROOT / "README.md")
+SHIPPED = str(ROOT / "hardware" / "calibrations" / "h100-sxm.vllm.yaml")
 WRONG = {
     "no such command": (("estimat",), "estimate"),
     "no hardware": (("estimate", "llama-3.1-8b"), "--hardware"),
@@ -49,7 +50,7 @@ WRONG = {
         "100000 threads",
     ),
     "a GPU checked on the CPU": (
-        ("calibrate", "check", "--calibration", README, "-H", PROFILE), "--device cuda"
+        ("calibrate", "check", "--calibration", SHIPPED, "-H", PROFILE), "the profile of h100-sxm"
     ),
     "a stack that is a path": (
         ("calibrate", "fit", README, "-H", "h100-sxm", "--stack", "../x"), "--stack '../x'"
