@@ -16,6 +16,7 @@ from perfmodel.cli.text import whole
 from perfmodel.errors import InputError
 from perfmodel.inference.estimate import Estimate, estimate
 from perfmodel.inference.record import HEADLINE, estimate_record, plain
+from perfmodel.operators.format_bytes import BASE
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.workload import Workload
 
@@ -70,6 +71,18 @@ def _operator_rows(result: Estimate) -> list[dict[str, Any]]:
     return rows
 
 
+def _format_facts(result: Estimate) -> list[str]:
+    """The formats of weights and cache; of inputs and exchanges where they aren't in 16 bits."""
+    plan, formats = result.plan.deployment, result.plan.formats
+    facts = [f"weights {plan.weights}"]
+    if formats.main.quantises_inputs:
+        facts.append(f"activations {plan.activations}")
+    facts.append(f"cache {plan.kv_cache}")
+    if formats.communication.bits < BASE.bits:
+        facts.append(f"communication {plan.communication}")
+    return facts
+
+
 def _print_head(out: Any, result: Estimate) -> None:
     plan, load = result.plan.deployment, result.workload
     gpus = result.plan.parallel.gpus
@@ -83,8 +96,7 @@ def _print_head(out: Any, result: Estimate) -> None:
         facts.append(f"{whole(load.cached_prefix)} of them cached")
     if load.prefill_chunk:
         facts.append(f"chunks of {whole(load.prefill_chunk)}")
-    facts += [f"output {whole(load.output)}", f"weights {plan.weights}"]
-    facts += [f"cache {plan.kv_cache}", plan.engine]
+    facts += [f"output {whole(load.output)}", *_format_facts(result), plan.engine]
     out.print(" · ".join(facts))
 
 

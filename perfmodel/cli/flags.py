@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from perfmodel.specs.cache_formats import KINDS
 from perfmodel.specs.engine import engine_names
-from perfmodel.specs.formats import FORMATS
+from perfmodel.specs.formats import FILE_TYPES, FORMATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ def _flag(field: str, names: str, kind: Any, help_text: str, panel: str) -> Flag
 
 _CASE, _LAYOUT, _FORMAT = "Workload", "Parallel layout", "Number formats"
 _CACHE, _ENGINE = "KV cache", "Engine"
-_FORMATS = ", ".join(FORMATS)
+_FORMATS = ", ".join(dict.fromkeys([*FORMATS, *FILE_TYPES]))
 WORKLOAD = (
     _flag("batch", "--batch -b", int, "Sequences in flight over the whole deployment.", _CASE),
     _flag("prompt", "--prompt -p", int, "Tokens of a prompt, a cached prefix included.", _CASE),
@@ -59,7 +60,11 @@ FORMATTING = (
     ),
     _flag(
         "kv_cache", "--kv-cache-dtype --kv-cache", str,
-        f"Cached keys and values: {_FORMATS}; auto: the checkpoint's, else bf16.", _FORMAT,
+        f"Cached keys and values: bf16, {KINDS}, …; auto: the checkpoint's, else bf16.", _FORMAT,
+    ),
+    _flag(
+        "communication", "--comm-dtype", str,
+        "What GPUs exchange: fp8, fp8_block, int8, int8_g128, …; auto: bf16.", _FORMAT,
     ),
 )  # fmt: skip
 CACHE = (

@@ -199,6 +199,7 @@ def estimate(
     hardware = hardware if isinstance(hardware, Hardware) else load_hardware(hardware)
     workload = _record(workload, Workload)
     plan = make_plan(model, hardware, workload, _record(deployment, Deployment))
+    model = plan.model
     device = device_model(hardware, plan, roofline_only=roofline_only)
     runs: Device = device
     host = None

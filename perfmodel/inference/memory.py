@@ -210,6 +210,8 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
         fits=fits if fits.ndim else bool(fits),
         max_sequences=plan.parallel.dp * _floor(np.minimum.reduce(np.broadcast_arrays(*most))),
         max_context=_longest(fits_at, shape, _stated_length(plan, model)),
-        kv_bytes_per_token=float(cache_bytes(tightest.layers, 1, cache)),
+        kv_bytes_per_token=float(
+            cache_bytes(tightest.layers, 1, cache.model_copy(update={"recent": 0}))
+        ),
         stage=tightest.index,
     )

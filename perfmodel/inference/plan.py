@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.errors import InputError
-from perfmodel.inference.format_choice import resolve_formats
+from perfmodel.inference.format_choice import as_stored, resolve_formats
 from perfmodel.operators.format_bytes import Formats
 from perfmodel.operators.quantity import Quantity, ceil_div
 from perfmodel.operators.sharding import Parallel, check_parallel
@@ -33,6 +33,8 @@ class Plan:
     stated_max_num_seqs: int | None
     """The limit that the user set, if any."""
     notes: tuple[str, ...]
+    model: Model
+    """The model, its weights stored as the deployment says: what steps and memory are made of."""
 
     def replica_sequences(self, workload: Workload) -> Quantity:
         """Sequences of the fullest data-parallel replica."""
@@ -83,6 +85,7 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
     _check_positions(model, workload)
     if np.any(np.asarray(workload.batch) < parallel.dp):
         raise InputError(f"--dp: {parallel.dp} replicas for a batch of {np.min(workload.batch)}")
+    model = as_stored(model, deployment)
     formats, weights, notes = resolve_formats(model, hardware, deployment)
     engine = load_engine(deployment.engine)
     limits = _limits(deployment, engine, hardware, _largest_replica_batch(workload, parallel.dp))
@@ -91,6 +94,7 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
             "weights": weights,
             "activations": formats.inputs.name,
             "kv_cache": formats.cache.name,
+            "communication": formats.communication.name,
             "attention": deployment.attention or engine.kernels.attention_scores,
             "kv_layout": deployment.kv_layout or engine.kv_layout,
             "block_size": deployment.block_size or engine.block_size,
@@ -101,4 +105,5 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
         }
     )
     own = deployment.max_num_seqs or engine.default_limits(hardware).max_num_seqs
-    return Plan(understood, parallel, formats, engine, limits, own, deployment.max_num_seqs, notes)
+    stated = deployment.max_num_seqs
+    return Plan(understood, parallel, formats, engine, limits, own, stated, notes, model)

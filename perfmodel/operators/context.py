@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from perfmodel.operators.communication import compressed
 from perfmodel.operators.format_bytes import Formats, matrix_bytes
 from perfmodel.operators.quantity import Quantity
 from perfmodel.operators.record import (
@@ -143,16 +144,24 @@ class Context:
             span=span,
         )
 
+    def sent(self, exchange: Collective, sent_bytes: float = HALF) -> Iterator[Operator]:
+        """``exchange`` of hidden rows, ``sent_bytes`` an element, in the deployment's format."""
+        stored = self.formats.communication
+        yield from compressed(exchange, stored, self.hidden, self.elementwise, sent_bytes)
+
     def all_gather(self, name: str) -> Iterator[Operator]:
         """All tokens on every tensor-parallel rank, from ranks that hold their share each."""
         tp = self.parallel.tp
         if tp > 1:
             message = HALF * self.hidden * self.step.tokens
-            yield self.collective(f"{name}.all_gather", "all_gather", message, tp, tp)
+            gather = self.collective(f"{name}.all_gather", "all_gather", message, tp, tp)
+            yield from self.sent(gather)
 
     def all_reduce(self, name: str) -> Iterator[Operator]:
         """The sum over the tensor-parallel ranks of what a row-parallel layer produced."""
         tp = self.parallel.tp
         if tp > 1:
             message = HALF * self.hidden * self.step.tokens
-            yield self.collective(f"{name}.all_reduce", "all_reduce", message, tp, tp)
+            yield from self.sent(
+                self.collective(f"{name}.all_reduce", "all_reduce", message, tp, tp)
+            )

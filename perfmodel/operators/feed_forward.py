@@ -66,7 +66,8 @@ def _exchange(f: MoeFfn, c: Context, name: str, bytes_per_element: float) -> Ite
     ranks = parallel.ep
     destinations = ranks * (1 - (1 - 1 / ranks) ** f.top_k)
     message = c.step.tokens / parallel.tp * destinations * c.hidden * bytes_per_element
-    yield c.collective(f"experts.{name}", "all_to_all", message, ranks, ranks)
+    exchange = c.collective(f"experts.{name}", "all_to_all", message, ranks, ranks)
+    yield from c.sent(exchange, bytes_per_element)
 
 
 def moe_operators(f: MoeFfn, c: Context) -> Iterator[Operator]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfmodel.operators.cache import index_token_bytes, token_bytes
+from perfmodel.operators.cache import index_token_bytes, recent_bytes, token_bytes
 from perfmodel.operators.context import HALF, Context
 from perfmodel.operators.masks import causal_pairs, chunked_keys, chunked_pairs, windowed_keys
 from perfmodel.operators.quantity import minimum
 from perfmodel.operators.record import Attention as AttentionOperator
-from perfmodel.operators.record import Gemm, Operator
+from perfmodel.operators.record import Elementwise, Gemm, Operator
 from perfmodel.operators.weights import Weight, attention_weights, latent_weights
 from perfmodel.specs.model import Attention, LatentAttention
 
@@ -17,6 +17,15 @@ from perfmodel.specs.model import Attention, LatentAttention
 def named(weights: Iterator[Weight]) -> dict[str, Weight]:
     """Weights by name."""
     return {weight.name: weight for weight in weights}
+
+
+def _cache_write(a: Attention | LatentAttention, c: Context, wide: float) -> Elementwise:
+    """A token's keys and values (``wide`` bytes) into the cache.
+
+    Where the newest tokens stay in 16 bits, each is written so first and read when quantised.
+    """
+    twice = wide if c.formats.cache.recent else 0.0
+    return c.elementwise("kv_write", wide + twice, token_bytes(a, c.formats.cache) + twice)
 
 
 def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
@@ -42,6 +51,7 @@ def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
         value_dim=a.value_dim,
         key_bytes=token_bytes(a, c.formats.cache),
         cache_format=c.formats.cache.name,
+        recent_bytes=recent_bytes(a, c.formats.cache, keys),
         window=a.window,
         fused=c.fused_attention,
     )
@@ -62,7 +72,7 @@ def attention_operators(a: Attention, c: Context) -> Iterator[Operator]:
     if a.rotary_dim:
         moved = HALF * (a.heads + a.kv_heads) * a.rotary_dim
         yield c.elementwise("rotary", moved, moved)
-    yield c.elementwise("kv_write", HALF * (k_width + v_width), token_bytes(a, c.formats.cache))
+    yield _cache_write(a, c, HALF * (k_width + v_width))
     yield _scores(a, c, c.vectors(weights["sinks"]) if a.sinks else 0.0)
     out_width = a.heads * a.value_dim
     if a.output_gate:
@@ -86,8 +96,7 @@ def _down_projections(
     yield c.elementwise("kv_a_norm", moved, moved, weight_bytes=c.vectors(weights["kv_a_norm"]))
     moved = HALF * (a.heads + 1) * a.rope_dim
     yield c.elementwise("rotary", moved, moved)
-    width = HALF * (a.kv_rank + a.rope_dim)
-    yield c.elementwise("kv_write", width, token_bytes(a, c.formats.cache))
+    yield _cache_write(a, c, HALF * (a.kv_rank + a.rope_dim))
 
 
 def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iterator[Operator]:
@@ -185,6 +194,7 @@ def _absorbed(a: LatentAttention, c: Context) -> Iterator[Operator]:
         value_dim=a.kv_rank,
         key_bytes=token_bytes(a, c.formats.cache),
         cache_format=c.formats.cache.name,
+        recent_bytes=recent_bytes(a, c.formats.cache, cached + new),
         latent=True,
         fused=c.fused_attention,
     )

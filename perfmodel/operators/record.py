@@ -121,6 +121,8 @@ class Attention(Operator):
     """Bytes of one token's keys and values in this layer, scales included."""
     cache_format: str = "bf16"
     """The number format that keys and values are read in."""
+    recent_bytes: Quantity = 0
+    """Of a sequence's keys and values, beyond ``key_bytes`` each: the newest are in 16 bits."""
     latent: bool = False
     """MLA: all heads read one latent (absorbed), or expanded heads wider than the values'."""
     window: int | None = None
@@ -149,7 +151,7 @@ class Attention(Operator):
     @property
     def cache_bytes(self) -> Quantity:
         """Keys and values, each read once."""
-        return self.key_bytes * self.keys * self.sequences
+        return (self.key_bytes * self.keys + self.recent_bytes) * self.sequences
 
     @property
     def activation_bytes(self) -> Quantity:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from perfmodel.operators.context import HALF, Context, Step
 from perfmodel.operators.feed_forward import dense_operators, moe_operators
-from perfmodel.operators.format_bytes import Formats
+from perfmodel.operators.format_bytes import Formats, matrix_bytes
 from perfmodel.operators.mixers import attention_operators, latent_operators, named
 from perfmodel.operators.quantity import ceil_div
 from perfmodel.operators.record import Operator
@@ -101,7 +101,8 @@ def _layer_operators(layers: tuple[Layer, ...], c: Context) -> Iterator[Operator
 def _embedding_operators(model: Model, c: Context) -> Iterator[Operator]:
     weights = named(embedding_weights(model))
     width = model.embedding_width or model.hidden
-    rows = HALF * (width + (model.hidden if model.position_rows else 0))
+    row = matrix_bytes(c.formats.of_role("embedding"), width, 1)
+    rows = row + (HALF * model.hidden if model.position_rows else 0)
     yield c.elementwise("embedding", rows, HALF * width)
     if model.embedding_width:
         yield from c.linear(weights["embedding_in"])
@@ -152,7 +153,8 @@ def body_operators(
         message = HALF * model.hidden * step.tokens
         gpus = parallel.tp * parallel.pp
         hand_over = c.times(parallel.pp - 1)
-        operators.append(hand_over.collective("stage.send_recv", "send_recv", message, 2, gpus))
+        exchange = hand_over.collective("stage.send_recv", "send_recv", message, 2, gpus)
+        operators.extend(hand_over.sent(exchange))
     return tuple(operators)
 
 

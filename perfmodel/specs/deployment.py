@@ -9,7 +9,8 @@ from pydantic_core import PydanticCustomError
 
 from perfmodel.errors import UnknownNameError
 from perfmodel.specs.base import Case, share, whole_number
-from perfmodel.specs.formats import FORMATS, number_format
+from perfmodel.specs.cache_formats import KINDS, cache_format
+from perfmodel.specs.formats import FILE_TYPES, FORMATS, number_format
 
 Ranks = Annotated[int, whole_number(1, 65_536)]
 
@@ -22,15 +23,31 @@ def _known_format(name: Any) -> Any:
         return "auto"
     try:
         for part in name.split("+"):  # a checkpoint of several formats is named by all of them
-            number_format(part.strip())
+            if part.strip().lower() not in FILE_TYPES:
+                number_format(part.strip())
     except UnknownNameError:
-        known = ", ".join(["auto", *FORMATS])
+        known = ", ".join(["auto", *dict.fromkeys([*FORMATS, *FILE_TYPES])])
         problem = f"unknown number format {name[:40]!r}; known: {known}"
         raise PydanticCustomError("format", "{problem}", {"problem": problem}) from None
     return name.strip()
 
 
+def _known_cache(name: Any) -> Any:
+    """A cache format's name as given, or ``auto`` in any case."""
+    if not isinstance(name, str):
+        return name
+    if name.strip().lower() == "auto":
+        return "auto"
+    try:
+        cache_format(name)
+    except UnknownNameError:
+        problem = f"no cache is stored in {name[:40]!r}; known: auto, bf16, {KINDS}"
+        raise PydanticCustomError("format", "{problem}", {"problem": problem}) from None
+    return name.strip()
+
+
 Format = Annotated[str, BeforeValidator(_known_format)]
+CacheName = Annotated[str, BeforeValidator(_known_cache)]
 
 
 class Deployment(Case):
@@ -51,8 +68,12 @@ class Deployment(Case):
     activations: Format = "auto"
     """Format of the quantised layers' inputs; ``auto``: as the checkpoint states, else as the
     weights where the chip multiplies them."""
-    kv_cache: Format = "auto"
-    """Format of cached keys and values; ``auto``: the checkpoint's, else 16 bits."""
+    kv_cache: CacheName = "auto"
+    """Format of cached keys and values, a name of `perfmodel.specs.cache_formats`; ``auto``: the
+    checkpoint's, else 16 bits."""
+    communication: Format = "auto"
+    """Format of what GPUs exchange; ``auto``: 16 bits. Tokens go to their experts in the experts'
+    input format where that is narrower."""
     engine: str = "vllm"
     """An engine's name or YAML file: host time, kernels, memory reserve and default limits."""
     stack: str | None = None
