@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from perfmodel.inference.dequantise import dequantised
 from perfmodel.kernels.kernel_time import KernelTime
 from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.quantity import Quantity, maximum, where
@@ -22,7 +23,6 @@ from perfmodel.operators.record import (
     Operator,
 )
 from perfmodel.specs.engine_timing import Kernels
-from perfmodel.specs.hardware import Hardware
 from perfmodel.units import BITS_PER_BYTE, MICROSECOND, TERA
 
 LIMIT_POWER = 3.0
@@ -116,9 +116,15 @@ class EngineDevice:
     device: DeviceModel
     kernels: Kernels
 
+    def base(self, operator: Operator) -> KernelTime:
+        """The device's time, with the widening of quantised values that nothing measured."""
+        rows = self.kernels.dequantise_rows
+        rate = clocks(self.device.hardware)
+        return dequantised(self.device, operator, self.device.time(operator), rows, rate)
+
     def time(self, operator: Operator) -> KernelTime:
         """Seconds of one execution; arrays broadcast."""
-        base = self.device.time(operator)
+        base = self.base(operator)
         work, compute, memory, network = adjusted(self.parts(operator, base), self.kernels)
         roof = self.roof(operator, base)
         time = maximum(work, roof) + base.launch_s

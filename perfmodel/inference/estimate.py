@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from perfmodel.errors import InputError
-from perfmodel.inference.engine_kernels import EngineDevice
+from perfmodel.inference.dequantise import dequantise_notes
+from perfmodel.inference.engine_kernels import EngineDevice, clocks
 from perfmodel.inference.memory import Memory, memory_use
 from perfmodel.inference.phase import Cost, Device, PhaseCost
 from perfmodel.inference.plan import Plan, make_plan
@@ -206,6 +207,7 @@ def estimate(
     if not roofline_only:
         runs, host = EngineDevice(device, plan.engine.kernels), plan.engine.host
     memory = memory_use(model, hardware, workload, plan)
+    costs = () if roofline_only else tuple(dequantise_notes(plan, device, clocks(hardware)))
     new_tokens = workload.batch * (workload.prompt - workload.cached_prefix)
     ridge = _ridge_point(plan, device)
     return Estimate(
@@ -218,5 +220,5 @@ def estimate(
         decode=Phase(decode_step(model, workload, plan, runs, host), workload.batch, ridge),
         decode_total=decode_all(model, workload, plan, runs, host),
         memory=memory,
-        warnings=_warnings(model, workload, plan, memory),
+        warnings=_warnings(model, workload, plan, memory) + costs,
     )
