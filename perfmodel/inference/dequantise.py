@@ -47,7 +47,7 @@ MACHETE = Slower(1.0, 1.0, "as fast as the 16-bit product (Machete, Neural Magic
 HOPPER = Slower(1.6, 1.7, "vLLM's int4 Marlin experts against 16-bit ones on H100 and H200")
 BLACKWELL = Slower(2.4, 3.5, "vLLM's int4 and mxfp4 Marlin experts against 16-bit ones on B200")
 """Measured with 256 and more rows per expert: 1.5 and 1.7 times on H100 and H200; 1.7 (mxfp4) to
-3.5 (int4) on B200, here the geometric mean; 0.7 on L40S, whose instructions Marlin was written for."""
+3.5 (int4) on B200, here the geometric mean; 0.7 on L40S, whose instructions Marlin uses."""
 
 
 def slower(hardware: Hardware, weight_format: str) -> Slower:
@@ -157,6 +157,8 @@ def dequantise_notes(plan: Plan, device: DeviceModel, clocks: float) -> Iterator
     for cost, names in costs.items():
         what = "" if cost.factor == 1.0 else f"{cost.factor:g} times the arithmetic's time: "
         yield f"many tokens through {', '.join(names)} weights: assumed {what}{cost.source}"
+    if any(f.name.startswith(("int8", "q8")) for f in (formats.cache.keys, formats.cache.values)):
+        yield "attention over 8-bit whole numbers: assumed as fast as over fp8"
     if formats.cache.narrow_bits < 8 and clocks:
         yield (
             f"decode attention unpacks at most {UNPACKED_PER_CLOCK:g} cached values below 8 bits "

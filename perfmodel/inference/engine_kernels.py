@@ -23,6 +23,7 @@ from perfmodel.operators.record import (
     Operator,
 )
 from perfmodel.specs.engine_timing import Kernels
+from perfmodel.specs.hardware import Hardware
 from perfmodel.units import BITS_PER_BYTE, MICROSECOND, TERA
 
 LIMIT_POWER = 3.0
