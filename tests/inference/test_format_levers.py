@@ -79,7 +79,7 @@ def product(m: int, weight_format: str = "int4", bits: float = 4.156) -> Gemm:
 
 
 def test_many_tokens_through_widened_weights_cost_what_the_note_says():
-    """On B200 no kernel for 4-bit whole numbers has its own instructions; on A100 and H100 it has."""
+    """On B200 no 4-bit kernel uses the chip's own instructions; on A100 and H100 one does."""
     with_cost, without = priced("b200-sxm", product(8192))
     assert with_cost.time_s == pytest.approx(2.4 * without.time_s, rel=1e-3)
     assert with_cost.low_s < without.time_s < with_cost.time_s < with_cost.high_s
