@@ -65,7 +65,7 @@ class Deployment(Case):
     """Format of the weights. ``auto``, or the checkpoint's own format by name (``int4`` for any
     ``int4_g32``), is the checkpoint, with what it spares. Another name applies to every linear
     layer and expert; embedding, head, router and norms keep 16 bits. ``bf16`` dequantises all.
-    ``q4_k_m``, ``q4_0`` and ``q8_0`` are GGUF files, with head and table as llama.cpp stores them."""
+    ``q4_k_m``, ``q4_0`` and ``q8_0`` are GGUF files, with their own head and table."""
     activations: Format = "auto"
     """Format of the quantised layers' inputs; ``auto``: as the checkpoint states, else as the
     weights where the chip multiplies them."""
