@@ -44,10 +44,11 @@ class Slower:
 
 AS_FAST = Slower(1.0, 1.0, "as fast as the 16-bit product (Marlin, arXiv 2408.11743)")
 MACHETE = Slower(1.0, 1.0, "as fast as the 16-bit product (Machete, Neural Magic 2024)")
-HOPPER = Slower(1.6, 1.7, "vLLM's int4 Marlin experts against 16-bit ones on H100 and H200")
-BLACKWELL = Slower(2.4, 3.5, "vLLM's int4 and mxfp4 Marlin experts against 16-bit ones on B200")
-"""Measured with 256 and more rows per expert: 1.5 and 1.7 times on H100 and H200; 1.7 (mxfp4) to
-3.5 (int4) on B200, here the geometric mean; 0.7 on L40S, whose instructions Marlin uses."""
+HOPPER = Slower(1.5, 1.9, "vLLM's Marlin experts against 16-bit ones on H100 and H200")
+BLACKWELL = Slower(3.5, 4.5, "vLLM's Marlin experts against 16-bit ones on B200")
+"""Measured with 256 and more rows per expert, in int4 and mxfp4, median of 14 and 8 calls: 1.4 and
+1.5 times on H100, 1.6 and 1.7 on H200, 3.4 and 4.4 on B200; 0.7 and 0.8 on L40S, whose instructions
+Marlin uses (`tests/calibrate/test_widening.py` repeats it)."""
 
 
 def slower(hardware: Hardware, weight_format: str) -> Slower:
