@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfmodel.operators.format_bytes import BASE, Formats, Product
+from perfmodel.operators.sharding import Parallel
 from perfmodel.specs.formats import NumberFormat, number_format
 from perfmodel.specs.hardware import Hardware
 from perfmodel.specs.model import CheckpointFormat, Model, MoeFfn
@@ -34,6 +35,13 @@ def _cache_notes(hardware: Hardware, formats: Formats) -> Iterator[str]:
 
 def _multiplied(stored: NumberFormat, hardware: Hardware) -> bool:
     return stored.arithmetic == "fp8" and hardware.peak("fp8") is not None
+
+
+def exchange_notes(formats: Formats, parallel: Parallel) -> Iterator[str]:
+    """A format of exchanges where there are none."""
+    silent = parallel.tp == parallel.pp == 1 and parallel.expert_replicas == 1
+    if silent and formats.communication.bits < BASE.bits:
+        yield "GPUs exchange nothing in this layout: --comm-dtype changes nothing"
 
 
 def format_notes(

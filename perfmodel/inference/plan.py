@@ -8,6 +8,7 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.inference.format_choice import as_stored, resolve_formats
+from perfmodel.inference.format_notes import exchange_notes
 from perfmodel.operators.format_bytes import Formats
 from perfmodel.operators.quantity import Quantity, ceil_div
 from perfmodel.operators.sharding import Parallel, check_parallel
@@ -87,6 +88,7 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
         raise InputError(f"--dp: {parallel.dp} replicas for a batch of {np.min(workload.batch)}")
     model = as_stored(model, deployment)
     formats, weights, notes = resolve_formats(model, hardware, deployment)
+    notes = (*notes, *exchange_notes(formats, parallel))
     engine = load_engine(deployment.engine)
     limits = _limits(deployment, engine, hardware, _largest_replica_batch(workload, parallel.dp))
     understood = deployment.model_copy(

@@ -69,6 +69,12 @@ def test_what_communication_is_understood_as():
     assert run("h100-sxm", tp=2, communication="fp8").plan.deployment.communication == "fp8"
 
 
+def test_a_format_of_exchanges_that_there_are_none_of_is_said():
+    said = "--comm-dtype changes nothing"
+    assert any(said in w for w in run("h100-sxm", communication="fp8").warnings)
+    assert not any(said in w for w in run("h100-sxm", communication="fp8", tp=2).warnings)
+
+
 # --- what widening costs ------------------------------------------------------------------------
 
 
