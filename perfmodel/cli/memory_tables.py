@@ -80,7 +80,7 @@ def _cache_label(result: Estimate) -> str:
 def _local_layers(result: Estimate) -> list[Layer]:
     """The layers of the stage that is described, with the sizes of one GPU."""
     parallel = result.plan.parallel
-    stage = list(stage_layers(result.model, parallel.pp))[result.memory.stage]
+    stage = stage_layers(result.model, parallel.pp)[result.memory.stage]
     return [local_layer(layer, parallel) for layer in stage]
 
 

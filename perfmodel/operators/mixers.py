@@ -152,7 +152,7 @@ def _per_head(name: str, a: LatentAttention, c: Context, k: int, n: int) -> Gemm
         arithmetic=c.formats.base_arithmetic,
         weight_bytes=c.weight_bytes(weight),
         weight_format=c.formats.of(weight).stored.name,
-        m=c.step.tokens,
+        m=c.tokens,
         n=n,
         k=k,
         batch=a.heads,
