@@ -148,6 +148,8 @@ class ExpertLayer:
     ep: int
     """Ranks that the experts are spread over."""
     gated: bool
+    skew: float = 0.0
+    """Exponent of the experts' popularity by rank; 0: all alike."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -180,13 +180,19 @@ def step_operators(
     parallel: Parallel = ONE_GPU,
     *,
     fused_attention: bool = True,
+    stage: int | None = None,
 ) -> tuple[Operator, ...]:
     """The operators of one step of one replica, along its pipeline stages.
 
     Sizes are those of one GPU of each stage; ``step`` counts one replica's sequences.
+    ``stage``: one pipeline stage alone, the head with the last.
 
     Raises:
         InputError: a layout that the model can't take (`sharding.check_parallel` says why).
     """
-    body = body_operators(model, step, formats, parallel, fused_attention=fused_attention)
+    body = body_operators(
+        model, step, formats, parallel, fused_attention=fused_attention, stage=stage
+    )
+    if stage is not None and stage < parallel.pp - 1:
+        return body
     return body + head_operators(model, step, formats, parallel)
