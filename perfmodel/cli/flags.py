@@ -46,11 +46,11 @@ LAYOUT = (
     _flag("ep", "--ep --expert-parallel-size", int, "Ranks the experts are spread over.", _LAYOUT),
     _flag("dp", "--dp --data-parallel-size", int, "Replicas that share the batch.", _LAYOUT),
     _flag(
-        "cp", "--cp --prefill-context-parallel-size", int,
+        "cp", "--cp --pcp", int,
         "Ranks that share each prompt's tokens and its cache.", _LAYOUT,
     ),
     _flag(
-        "dcp", "--dcp --decode-context-parallel-size", int,
+        "dcp", "--dcp", int,
         "TP ranks that share a KV head's cache by tokens instead of copying it.", _LAYOUT,
     ),
     _flag(
