@@ -9,6 +9,7 @@ from perfmodel.cli.output import table
 from perfmodel.cli.text import digits, percent, seconds, si, whole
 from perfmodel.inference.estimate import Estimate, Phase
 from perfmodel.inference.phase import OperatorCost
+from perfmodel.inference.pipeline import BUBBLE_ROW
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -54,6 +55,8 @@ def phase_table(result: Estimate) -> Table:
     context = whole(float(result.workload.prompt) + float(result.workload.output) / 2)
     stages = result.plan.parallel.pp
     whose = "Per GPU" if stages == 1 else f"One GPU of each of {stages} stages"
+    if result.plan.deployment.pp_microbatches > 1:
+        whose = f"One GPU of the slowest of {stages} stages"
     heads = [(whose, "left"), ("Prefill", "right"), (f"Decode step at {context}", "right")]
     made = table(None, heads)
     labels = (
@@ -130,6 +133,8 @@ def _broken(name: str) -> str:
 
 def _title(name: str, phase: Phase) -> str:
     steps = max(int(row.steps) for row in phase.cost.operators)
+    if any(row.name == BUBBLE_ROW for row in phase.cost.operators):
+        return f"{name} on the slowest stage: totals over all micro-batches, and its wait"
     if steps == 1:
         return f"{name}: operators of one GPU, totals over their count"
     return f"{name} in {steps} chunks: count and shape of the first, totals over all of them"

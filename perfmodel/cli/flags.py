@@ -46,7 +46,35 @@ LAYOUT = (
     _flag("pp", "--pp --pipeline-parallel-size", int, "Pipeline stages.", _LAYOUT),
     _flag("ep", "--ep --expert-parallel-size", int, "Ranks the experts are spread over.", _LAYOUT),
     _flag("dp", "--dp --data-parallel-size", int, "Replicas that share the batch.", _LAYOUT),
-)
+    _flag(
+        "cp", "--cp --pcp", int,
+        "Ranks that share each prompt's tokens and its cache.", _LAYOUT,
+    ),
+    _flag(
+        "dcp", "--dcp", int,
+        "TP ranks that share a KV head's cache by tokens instead of copying it.", _LAYOUT,
+    ),
+    _flag(
+        "pp_microbatches", "--pp-microbatches", int,
+        "Micro-batches in flight over the pipeline stages.", _LAYOUT,
+    ),
+    _flag(
+        "sequence_parallel", "--sequence-parallel", bool,
+        "Reduce-scatter and all-gather for each all-reduce.", _LAYOUT,
+    ),
+    _flag(
+        "expert_skew", "--expert-skew", float,
+        "Exponent of the experts' popularity by rank (Zipf); 0: all alike.", _LAYOUT,
+    ),
+    _flag(
+        "comm_overlap", "--comm-overlap", float,
+        "Share of a step's exchanges that may run behind its other kernels, 0 to 1.", _LAYOUT,
+    ),
+    _flag(
+        "gpus_per_node", "--gpus-per-node", int | None,
+        "GPUs that reach each other without the network (default: the profile's link).", _LAYOUT,
+    ),
+)  # fmt: skip
 FORMATTING = (
     _flag(
         "weights", "--weights --quantization", str,

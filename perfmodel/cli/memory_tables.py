@@ -80,7 +80,7 @@ def _cache_label(result: Estimate) -> str:
 def _local_layers(result: Estimate) -> list[Layer]:
     """The layers of the stage that is described, with the sizes of one GPU."""
     parallel = result.plan.parallel
-    stage = list(stage_layers(result.model, parallel.pp))[result.memory.stage]
+    stage = stage_layers(result.model, parallel.pp)[result.memory.stage]
     return [local_layer(layer, parallel) for layer in stage]
 
 
@@ -112,7 +112,7 @@ def _window_note(result: Estimate) -> str:
     )
     return (
         f"; {count} of {len(layers)} layers keep the last {sizes} tokens only: "
-        f"{binary(rest)} for each token beyond"
+        f"{binary(rest / result.plan.parallel.cache_shares)} for each token beyond"
     )
 
 
@@ -139,7 +139,8 @@ def _weights_note(result: Estimate) -> str:
 def parallel_sizes(result: Estimate) -> list[tuple[str, int]]:
     """The parallel sizes that aren't 1."""
     parallel = result.plan.parallel
-    return [(n, getattr(parallel, n)) for n in ("tp", "pp", "ep", "dp") if getattr(parallel, n) > 1]
+    names = ("tp", "pp", "ep", "dp", "cp", "dcp")
+    return [(n, getattr(parallel, n)) for n in names if getattr(parallel, n) > 1]
 
 
 def _context(result: Estimate) -> str:

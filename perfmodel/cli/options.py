@@ -50,10 +50,12 @@ def number(text: str) -> float:
         raise typer.BadParameter(f"{str(text)[:40]!r} is no number") from None
 
 
-PARSERS: dict[Any, tuple[Callable[[str], Any], str]] = {
+PARSERS: dict[Any, tuple[Callable[[str], Any] | None, str]] = {
     int: (whole_number, "<int>"),
     int | None: (whole_number, "<int>"),
+    float: (number, "<float>"),
     float | None: (number, "<float>"),
+    bool: (None, ""),
 }
 """Parser and placeholder of a flag by its kind."""
 

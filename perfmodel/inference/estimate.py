@@ -11,10 +11,11 @@ import numpy as np
 from perfmodel.errors import InputError
 from perfmodel.inference.dequantise import dequantise_notes
 from perfmodel.inference.engine_kernels import EngineDevice, clocks
+from perfmodel.inference.layout import layout_notes
 from perfmodel.inference.memory import Memory, memory_use
 from perfmodel.inference.phase import Cost, Device, PhaseCost
+from perfmodel.inference.pipeline import bubble_share, decode_phase, decode_total, prefill_phase
 from perfmodel.inference.plan import Plan, make_plan
-from perfmodel.inference.steps import decode_all, decode_step, prefill
 from perfmodel.kernels.calibration import load_calibration
 from perfmodel.kernels.choice import GENERIC, choose_calibration
 from perfmodel.kernels.timing import DeviceModel
@@ -124,7 +125,13 @@ class Estimate:
         return ends[name]
 
 
-def _warnings(model: Model, workload: Workload, plan: Plan, memory: Memory) -> tuple[str, ...]:
+def _warnings(
+    model: Model,
+    workload: Workload,
+    plan: Plan,
+    memory: Memory,
+    bubbles: dict[str, Quantity],
+) -> tuple[str, ...]:
     notes = list(plan.notes)
     longest = int(np.max(np.asarray(workload.prompt + workload.output)))
     if model.max_positions is not None and longest > model.max_positions:
@@ -138,11 +145,7 @@ def _warnings(model: Model, workload: Workload, plan: Plan, memory: Memory) -> t
             f"prefill is priced as one pass; {plan.engine.name} takes at most {budget} tokens a "
             "step, and --prefill-chunk prices such steps"
         )
-    if plan.parallel.pp > 1:
-        notes.append(
-            f"one batch passes the {plan.parallel.pp} pipeline stages in turn: latency is right, "
-            "throughput with several batches in flight is higher"
-        )
+    notes += layout_notes(plan.deployment, bubbles)
     if not np.all(memory.fits):
         notes.append("what doesn't fit can't be run, whatever its times")
     return tuple(notes)
@@ -170,10 +173,11 @@ def _record(given: Any, kind: type[Case]) -> Any:
 def device_model(hardware: Hardware, plan: Plan, *, roofline_only: bool = False) -> DeviceModel:
     """The device with the best calibration it has: its own, a relative's, or the generic one."""
     if roofline_only:
-        return DeviceModel(hardware, None)
+        return DeviceModel(hardware, None, gpus_per_node=plan.deployment.gpus_per_node)
     stack = plan.deployment.stack or plan.engine.stack
     choice = None if stack == GENERIC else choose_calibration(hardware, stack)
-    return DeviceModel(hardware, load_calibration(), plan.deployment.execution, choice)
+    d = plan.deployment
+    return DeviceModel(hardware, load_calibration(), d.execution, choice, d.gpus_per_node)
 
 
 def estimate(
@@ -210,15 +214,18 @@ def estimate(
     costs = () if roofline_only else tuple(dequantise_notes(plan, device, clocks(hardware)))
     new_tokens = workload.batch * (workload.prompt - workload.cached_prefix)
     ridge = _ridge_point(plan, device)
+    first = prefill_phase(model, workload, plan, runs, host)
+    step = decode_phase(model, workload, plan, runs, host)
+    bubbles = {"prefill": bubble_share(first), "decode": bubble_share(step)}
     return Estimate(
         model=model,
         hardware=hardware,
         workload=workload,
         plan=plan,
         calibration=device.label,
-        prefill=Phase(prefill(model, workload, plan, runs, host), new_tokens, ridge),
-        decode=Phase(decode_step(model, workload, plan, runs, host), workload.batch, ridge),
-        decode_total=decode_all(model, workload, plan, runs, host),
+        prefill=Phase(first, new_tokens, ridge),
+        decode=Phase(step, workload.batch, ridge),
+        decode_total=decode_total(model, workload, plan, runs, host),
         memory=memory,
-        warnings=_warnings(model, workload, plan, memory) + costs,
+        warnings=_warnings(model, workload, plan, memory, bubbles) + costs,
     )

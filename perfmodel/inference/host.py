@@ -20,19 +20,24 @@ class HostTime:
     engine: str
     layers: int
     sequences: Quantity
+    fixed: bool = True
+    """False for a part of a step whose fixed time is counted with another part."""
 
     @property
     def serial_s(self) -> Quantity:
         """What no kernel overlaps."""
         h = self.host
-        fixed = h.step_us + h.layer_us * self.layers
-        return MICROSECOND * h.speed * (fixed + h.sequence_us * self.sequences)
+        layers = h.layer_us * self.layers
+        if not self.fixed:
+            return MICROSECOND * h.speed * layers
+        return MICROSECOND * h.speed * (h.step_us + layers + h.sequence_us * self.sequences)
 
     @property
     def floor_s(self) -> float:
         """The shortest step."""
         h = self.host
-        return MICROSECOND * h.speed * (h.floor_us + h.floor_layer_us * self.layers)
+        fixed = h.floor_us if self.fixed else 0.0
+        return MICROSECOND * h.speed * (fixed + h.floor_layer_us * self.layers)
 
     def added_s(self, kernels_s: Quantity) -> Quantity:
         """Seconds beside ``kernels_s``: the step takes max(kernels + serial, floor)."""

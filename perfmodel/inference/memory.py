@@ -15,7 +15,7 @@ from perfmodel.inference.activations import (
 )
 from perfmodel.inference.plan import Plan
 from perfmodel.operators.cache import STATE_BYTES, Allocate, as_stored, cache_bytes, state_bytes
-from perfmodel.operators.quantity import Quantity, as_quantity, is_array, round_up
+from perfmodel.operators.quantity import Quantity, as_quantity, ceil_div, is_array
 from perfmodel.operators.sharding import local_layer, stage_layers
 from perfmodel.operators.stored_weights import stage_weight_bytes
 from perfmodel.specs.hardware import Hardware
@@ -82,18 +82,21 @@ def _check_length(plan: Plan, tokens: Quantity) -> None:
 
 
 def allocator(plan: Plan, model: Model, tokens: Quantity) -> Allocate:
-    """How the deployment's KV layout sets tokens aside.
+    """How the deployment's KV layout sets tokens aside on one of the ranks that share a cache.
+
+    A block of the paged cache spans as many tokens on each of them.
 
     Raises:
         InputError: the contiguous layout reserves less than a sequence needs.
     """
     deployment = plan.deployment
+    shares = plan.parallel.cache_shares
     _check_length(plan, tokens)
     if deployment.kv_layout == "flat":
-        return as_stored
+        return as_stored if shares == 1 else stored_share(shares)
     if deployment.kv_layout == "paged":
         block = deployment.block_size or 1
-        return lambda stored, window: round_up(stored, block)
+        return lambda stored, window: block * ceil_div(stored, block * shares)
     length = _stated_length(plan, model)
     if length is None:
         raise InputError(
@@ -101,10 +104,15 @@ def allocator(plan: Plan, model: Model, tokens: Quantity) -> Allocate:
         )
 
     def reserve(stored: Quantity, window: int | None) -> Quantity:
-        size = length if window is None else min(length, window)
+        size = ceil_div(length if window is None else min(length, window), shares)
         return as_quantity(np.full(np.shape(stored), size))
 
     return reserve
+
+
+def stored_share(ranks: int) -> Allocate:
+    """The tokens that the fullest of ``ranks`` ranks stores."""
+    return lambda stored, window: ceil_div(stored, ranks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +179,7 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     cache = plan.formats.cache
     tokens = as_quantity(workload.prompt + workload.output)
     sequences = plan.replica_sequences(workload)
+    shares = plan.parallel.cache_shares
     stages = _stages(model, plan)
     allocate = allocator(plan, model, tokens)
     utilisation = plan.deployment.gpu_memory_utilization or 1.0
@@ -203,7 +212,7 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     return Memory(
         weights_bytes=tightest.weights_bytes,
         kv_bytes=sequences * demand(tightest, tokens, allocate),
-        kv_stored_bytes=sequences * demand(tightest, tokens, as_stored),
+        kv_stored_bytes=sequences * demand(tightest, tokens, stored_share(shares)),
         activation_bytes=activation,
         reserved_bytes=(1 - utilisation) * hardware.capacity_bytes + outside_bytes(plan),
         capacity_bytes=hardware.capacity_bytes,
@@ -212,6 +221,7 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
         max_context=_longest(fits_at, shape, _stated_length(plan, model)),
         kv_bytes_per_token=float(
             cache_bytes(tightest.layers, 1, cache.model_copy(update={"recent": 0}))
-        ),
+        )
+        / shares,
         stage=tightest.index,
     )

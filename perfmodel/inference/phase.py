@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.inference.host import HOST_ROW, HostTime
+from perfmodel.inference.overlap import exposed
 from perfmodel.kernels.kernel_time import Bound, KernelTime, bound_times
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, is_array, maximum
 from perfmodel.operators.record import Operator, Shape
@@ -52,6 +53,11 @@ class Cost:
         return Cost(
             **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)}
         )
+
+    def scaled(self, time: Quantity, work: Quantity) -> Cost:
+        """Times multiplied by ``time``, FLOPs and bytes by ``work``."""
+        factor = {f.name: time if f.name.endswith("_s") else work for f in fields(Cost)}
+        return Cost(**{name: getattr(self, name) * by for name, by in factor.items()})
 
     @property
     def bytes(self) -> Quantity:
@@ -156,12 +162,15 @@ def phase_cost(
     device: Device,
     mask: Array | None = None,
     host: HostTime | None = None,
+    overlap: float = 0.0,
 ) -> PhaseCost:
-    """Price and sum the operators of a phase, and the host's time in each step of it."""
+    """Price and sum the operators of a phase, and the host's time in each step of it.
+
+    ``overlap``: the share of the exchanges that may run behind other kernels (`exposed`).
+    """
     rows = []
     step_s: Quantity = 0.0
-    for operator in operators:
-        kernel = device.time(operator)
+    for operator, kernel in exposed([(o, device.time(o)) for o in operators], overlap):
         step_s = step_s + operator.count * kernel.time_s
         rows.append(operator_cost(operator, kernel, mask))
     if host is not None:

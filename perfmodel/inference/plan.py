@@ -9,6 +9,7 @@ import numpy as np
 from perfmodel.errors import InputError
 from perfmodel.inference.format_choice import as_stored, resolve_formats
 from perfmodel.inference.format_notes import exchange_notes
+from perfmodel.inference.layout import check_layout, check_microbatches, layout_of
 from perfmodel.operators.format_bytes import Formats
 from perfmodel.operators.quantity import Quantity, ceil_div
 from perfmodel.operators.sharding import Parallel, check_parallel
@@ -81,15 +82,16 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
     Raises:
         InputError: a layout, format or limit that doesn't fit model, hardware or workload.
     """
-    parallel = Parallel(deployment.tp, deployment.pp, deployment.ep, deployment.dp)
+    parallel = layout_of(deployment)
     check_parallel(model, parallel)
+    check_layout(model, workload, parallel)
     _check_positions(model, workload)
-    if np.any(np.asarray(workload.batch) < parallel.dp):
-        raise InputError(f"--dp: {parallel.dp} replicas for a batch of {np.min(workload.batch)}")
     model = as_stored(model, deployment)
     formats, weights, notes = resolve_formats(model, hardware, deployment)
     notes = (*notes, *exchange_notes(formats, parallel))
     engine = load_engine(deployment.engine)
+    chunk = workload.prefill_chunk or engine.kernels.micro_batch_tokens
+    check_microbatches(deployment, workload, chunk)
     limits = _limits(deployment, engine, hardware, _largest_replica_batch(workload, parallel.dp))
     understood = deployment.model_copy(
         update={

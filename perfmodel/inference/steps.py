@@ -13,6 +13,7 @@ from perfmodel.inference.plan import Plan
 from perfmodel.operators.context import Step
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, clip
 from perfmodel.operators.record import Operator
+from perfmodel.operators.sharding import stage_layers
 from perfmodel.operators.step import body_operators, head_operators, step_operators
 from perfmodel.specs.engine_timing import Host
 from perfmodel.specs.model import Model
@@ -49,15 +50,40 @@ class StepSet:
     """False for a part of a step whose host time is counted with the other part."""
 
 
-def _body(model: Model, step: Step, plan: Plan) -> tuple[Operator, ...]:
-    fused = plan.deployment.attention == "fused"
-    return body_operators(model, step, plan.formats, plan.parallel, fused_attention=fused)
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One pipeline stage's share of a step, for one of the micro-batches in flight."""
+
+    stage: int
+    sequences: Quantity
+    """Of the micro-batch."""
+
+    def is_last(self, plan: Plan) -> bool:
+        """Whether the stage has the head, whose host time is that of the whole step."""
+        return self.stage == plan.parallel.pp - 1
 
 
-def _chunked_body(model: Model, workload: Workload, plan: Plan, chunk: int) -> Iterator[StepSet]:
+def _sequences(workload: Workload, plan: Plan, part: Part | None) -> Quantity:
+    return plan.replica_sequences(workload) if part is None else part.sequences
+
+
+def _body(model: Model, step: Step, plan: Plan, part: Part | None) -> tuple[Operator, ...]:
+    return body_operators(
+        model,
+        step,
+        plan.formats,
+        plan.parallel,
+        fused_attention=plan.deployment.attention == "fused",
+        stage=None if part is None else part.stage,
+    )
+
+
+def _chunked_body(
+    model: Model, workload: Workload, plan: Plan, chunk: int, part: Part | None
+) -> Iterator[StepSet]:
     """All chunks as a trailing axis: the j-th processes what is left after j·chunk tokens."""
     new = _expand(as_quantity(workload.prompt - workload.cached_prefix))
-    sequences = _expand(plan.replica_sequences(workload))
+    sequences = _expand(_sequences(workload, plan, part))
     cached = _expand(workload.cached_prefix)
     chunks = -(-int(np.max(np.asarray(new))) // chunk)
     settings = np.broadcast(np.asarray(new), np.asarray(sequences), np.asarray(cached)).size
@@ -66,54 +92,80 @@ def _chunked_body(model: Model, workload: Workload, plan: Plan, chunk: int) -> I
         sizes = clip(new - starts, 0, chunk)
         step = Step("prefill", sequences, sizes, cached + starts)
         mask = (np.asarray(sizes) > 0).astype(np.float64)
-        yield StepSet(_body(model, step, plan), sequences, mask, continues=bool(index[0]))
+        yield StepSet(_body(model, step, plan, part), sequences, mask, continues=bool(index[0]))
 
 
-def prefill_steps(model: Model, workload: Workload, plan: Plan) -> list[StepSet]:
-    """The steps of the whole batch's prefill: one, or the chunks and then the head.
+def chunk_of(workload: Workload, plan: Plan) -> int | None:
+    """Tokens of a sequence in a prefill step: the workload's chunk, else the engine's."""
+    return workload.prefill_chunk or plan.engine.kernels.micro_batch_tokens
 
-    A chunk is the workload's, else the engine's micro-batch.
-    """
+
+def prefill_steps(
+    model: Model, workload: Workload, plan: Plan, part: Part | None = None
+) -> list[StepSet]:
+    """The steps of the whole batch's prefill, or a part's: one, or the chunks and the head."""
     new = as_quantity(workload.prompt - workload.cached_prefix)
-    sequences = plan.replica_sequences(workload)
+    sequences = _sequences(workload, plan, part)
     step = Step("prefill", sequences, new, workload.cached_prefix)
-    head = head_operators(model, step, plan.formats, plan.parallel)
-    chunk = workload.prefill_chunk or plan.engine.kernels.micro_batch_tokens
+    has_head = part is None or part.is_last(plan)
+    head = head_operators(model, step, plan.formats, plan.parallel) if has_head else ()
+    chunk = chunk_of(workload, plan)
     if chunk is None:
-        return [StepSet(_body(model, step, plan) + head, sequences)]
-    body = _chunked_body(model, workload, plan, chunk)
+        return [StepSet(_body(model, step, plan, part) + head, sequences)]
+    body = _chunked_body(model, workload, plan, chunk, part)
     return [*body, StepSet(head, sequences, hosted=False)]
 
 
-def price(steps: StepSet, model: Model, plan: Plan, device: Device, host: Host | None) -> PhaseCost:
+def price(
+    steps: StepSet,
+    model: Model,
+    plan: Plan,
+    device: Device,
+    host: Host | None,
+    part: Part | None = None,
+) -> PhaseCost:
     """Price a set of steps; ``host`` None leaves the host's time out."""
     time = None
     if host is not None and steps.hosted:
-        time = HostTime(host, plan.engine.name, len(model.layers), steps.sequences)
-    return phase_cost(steps.operators, device, steps.mask, time)
+        layers = len(model.layers)
+        if part is not None:
+            layers = len(stage_layers(model, plan.parallel.pp)[part.stage])
+        fixed = part is None or part.is_last(plan)
+        time = HostTime(host, plan.engine.name, layers, steps.sequences, fixed)
+    return phase_cost(steps.operators, device, steps.mask, time, plan.deployment.comm_overlap)
 
 
 def prefill(
-    model: Model, workload: Workload, plan: Plan, device: Device, host: Host | None = None
+    model: Model,
+    workload: Workload,
+    plan: Plan,
+    device: Device,
+    host: Host | None = None,
+    part: Part | None = None,
 ) -> PhaseCost:
-    """Prefill of the whole batch, up to the first output token."""
+    """Prefill of the whole batch, up to the first output token, or a part's share of it."""
     total = PhaseCost((), Cost())
     before = PhaseCost((), Cost())
-    for steps in prefill_steps(model, workload, plan):
-        part = price(steps, model, plan, device, host)
+    for steps in prefill_steps(model, workload, plan, part):
+        priced = price(steps, model, plan, device, host, part)
         if steps.continues:
-            before = add(before, part)
+            before = add(before, priced)
         else:
-            total, before = join(total, before), part
+            total, before = join(total, before), priced
     return join(total, before)
 
 
 def _decode_operators(
-    model: Model, plan: Plan, sequences: Quantity, cached: Quantity
+    model: Model, plan: Plan, sequences: Quantity, cached: Quantity, part: Part | None
 ) -> tuple[Operator, ...]:
-    step = Step("decode", sequences, 1, cached)
-    fused = plan.deployment.attention == "fused"
-    return step_operators(model, step, plan.formats, plan.parallel, fused_attention=fused)
+    return step_operators(
+        model,
+        Step("decode", sequences, 1, cached),
+        plan.formats,
+        plan.parallel,
+        fused_attention=plan.deployment.attention == "fused",
+        stage=None if part is None else part.stage,
+    )
 
 
 def mean_cached(workload: Workload) -> Quantity:
@@ -136,37 +188,50 @@ def _cached(workload: Workload, plan: Plan, cached: Quantity) -> Quantity:
     return as_quantity(cached * 0.0 + whole - 1)
 
 
-def mean_decode_step(model: Model, workload: Workload, plan: Plan) -> StepSet:
-    """One decode step of the whole batch at the mean context."""
-    sequences = plan.replica_sequences(workload)
+def mean_decode_step(
+    model: Model, workload: Workload, plan: Plan, part: Part | None = None
+) -> StepSet:
+    """One decode step of the whole batch, or a part's share, at the mean context."""
+    sequences = _sequences(workload, plan, part)
     cached = mean_cached(workload)
     if plan.engine.kernels.static_cache:
         whole = plan.deployment.max_model_len or as_quantity(workload.prompt + workload.output)
         cached = whole - 1
-    return StepSet(_decode_operators(model, plan, sequences, cached), sequences)
+    return StepSet(_decode_operators(model, plan, sequences, cached, part), sequences)
 
 
 def decode_step(
-    model: Model, workload: Workload, plan: Plan, device: Device, host: Host | None = None
+    model: Model,
+    workload: Workload,
+    plan: Plan,
+    device: Device,
+    host: Host | None = None,
+    part: Part | None = None,
 ) -> PhaseCost:
-    """One decode step of the whole batch at the mean context, priced."""
-    return price(mean_decode_step(model, workload, plan), model, plan, device, host)
+    """One decode step of the whole batch, or a part's share, at the mean context, priced."""
+    steps = mean_decode_step(model, workload, plan, part)
+    return price(steps, model, plan, device, host, part)
 
 
 def decode_all(
-    model: Model, workload: Workload, plan: Plan, device: Device, host: Host | None = None
+    model: Model,
+    workload: Workload,
+    plan: Plan,
+    device: Device,
+    host: Host | None = None,
+    part: Part | None = None,
 ) -> Cost:
     """All output − 1 decode steps, each at its own context, summed over a trailing axis."""
     steps = np.asarray(workload.output, dtype=np.float64)[..., None] - 1
     longest = int(steps.max())
-    sequences = _expand(plan.replica_sequences(workload))
+    sequences = _expand(_sequences(workload, plan, part))
     prompt = _expand(workload.prompt)
     settings = np.broadcast(steps, np.asarray(sequences), np.asarray(prompt)).size
     total = Cost()
     for index in _slabs(longest, settings):
         mask = (index < steps).astype(np.float64)
         cached = _cached(workload, plan, prompt + index)
-        operators = _decode_operators(model, plan, sequences, cached)
-        part = price(StepSet(operators, sequences, mask), model, plan, device, host)
-        total = total + part.total
+        operators = _decode_operators(model, plan, sequences, cached, part)
+        priced = price(StepSet(operators, sequences, mask), model, plan, device, host, part)
+        total = total + priced.total
     return total

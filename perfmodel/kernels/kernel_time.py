@@ -26,7 +26,7 @@ class KernelTime:
     compute_s: Quantity
     memory_s: Quantity
     network_s: Quantity
-    launch_s: float
+    launch_s: Quantity
     roof_s: Quantity
     """The same work at the datasheet's peaks: no device does it faster."""
     source: str

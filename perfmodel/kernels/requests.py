@@ -169,6 +169,8 @@ def experts_request(op: GroupedGemm, known: Collection[str] = ()) -> Request:
         "gated": float(layer.gated),
         "routing": UNIFORM,
     }
+    if layer.skew:
+        shapes["skew"] = layer.skew
     whole = layer.hidden * layer.width * (3 if layer.gated else 2) / layer.tp
     share, cold = op.n * op.k / whole, {"cold": True}
     if name == "fp8" and "experts.fp8" not in known and "experts.fp8_block" in known:

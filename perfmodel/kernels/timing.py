@@ -6,7 +6,7 @@ This is the one interface between work and time. A better model of a family repl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -19,14 +19,12 @@ from perfmodel.kernels.choice import Choice, transfer_widens
 from perfmodel.kernels.forms.base import Chip, Shapes
 from perfmodel.kernels.forms.gemm_stack import block_kernel
 from perfmodel.kernels.kernel_time import KernelTime
+from perfmodel.kernels.network import Network, between_nodes, mixed
 from perfmodel.kernels.requests import Request, flat_shapes, request_of, variant
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, maximum, where
 from perfmodel.operators.record import Collective, Elementwise, Operator
 from perfmodel.specs.hardware import Hardware
 from perfmodel.units import MICROSECOND
-
-NODE_GPUS = 8
-"""GPUs of one server, which reach each other over PCIe where no faster link joins them."""
 
 LATENCY_BOUND = 3.0
 """A measured kernel that takes longer than so many roofs is limited by neither arithmetic nor
@@ -44,6 +42,8 @@ class DeviceModel:
     execution: Literal["graph", "eager"] = "graph"
     choice: Choice | None = None
     """Calibrated sets that price the families they cover; the shares price the rest."""
+    gpus_per_node: int | None = None
+    """As of `Network`."""
 
     @property
     def label(self) -> str:
@@ -80,7 +80,7 @@ class DeviceModel:
         if measured is not None:
             return measured
         if isinstance(operator, Collective):
-            return self._exchange(operator)
+            return self._wired(operator)
         compute = self._compute_s(operator)
         memory = operator.bytes / self.hardware.memory_bandwidth
         roof = maximum(compute, memory)
@@ -210,30 +210,33 @@ class DeviceModel:
         """An operator that a measured kernel does in the same pass."""
         return KernelTime(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "in experts")
 
+    @property
+    def network(self) -> Network:
+        """The ways between the GPUs."""
+        return Network(self.hardware, self.gpus_per_node)
+
     def wire_rate(self, span: int) -> tuple[float, bool]:
-        """Bytes/s per direction between ``span`` neighbouring GPUs; whether one node holds them.
+        """Bytes/s per direction between ``span`` GPUs, as `Network.wire_rate`."""
+        return self.network.wire_rate(span)
 
-        Over the link inside its domain, over PCIe inside a server, else over the network.
+    def _wired(self, operator: Collective) -> KernelTime:
+        """An exchange that no measured set covers."""
+        if operator.stages:
+            return self._hand_over(operator)
+        _, inside = self.wire_rate(operator.span)
+        if inside or operator.ranks_inside(self.network.node) == 1:
+            return self._exchange(operator)
+        return between_nodes(operator, self.network, self.time)
 
-        Raises:
-            InputError: the profile lacks the way that is needed.
-        """
-        hardware = self.hardware
-        if span <= hardware.link_domain:
-            return hardware.link_bandwidth, True
-        if span <= NODE_GPUS:
-            if hardware.pcie_bandwidth is None:
-                raise InputError(
-                    f"{hardware.name}: {span} GPUs need a way to each other, and the profile has "
-                    "neither a link for so many nor pcie.gb_s_per_direction"
-                )
-            return hardware.pcie_bandwidth, True
-        if hardware.network_bandwidth is None:
-            raise InputError(
-                f"{hardware.name}: {span} GPUs span several nodes, and the profile has no "
-                "network.gb_s_per_gpu"
-            )
-        return hardware.network_bandwidth, False
+    def _hand_over(self, operator: Collective) -> KernelTime:
+        """A send from stage to stage: inside a node, between nodes, or some of each."""
+        node = self.network.node
+        share = operator.hops_between(node)
+        near = min(2 * operator.span // operator.stages, node)
+        ways = [replace(operator, span=span, stages=0) for span in (near, 2 * node)]
+        if share in {0.0, 1.0}:
+            return self._exchange(ways[int(share)])
+        return mixed(self._exchange(ways[0]), self._exchange(ways[1]), share)
 
     def _exchange(self, operator: Collective) -> KernelTime:
         rate, inside = self.wire_rate(operator.span)

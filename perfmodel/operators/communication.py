@@ -10,6 +10,7 @@ seen: an upper bound of their cost.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from perfmodel.operators.format_bytes import BASE, vector_bytes
 from perfmodel.operators.record import Collective, Elementwise, Operator
@@ -55,14 +56,7 @@ def compressed(
     own = rows * share if gathers else rows
     name = exchange.name
     yield elementwise(f"{name}.quantise", wide, thin, own)
-    yield Collective(
-        name=name,
-        count=exchange.count,
-        kind=exchange.kind,
-        message_bytes=thin * rows,
-        ranks=exchange.ranks,
-        span=exchange.span,
-    )
+    yield replace(exchange, message_bytes=thin * rows)
     if reduces:
         yield elementwise(f"{name}.sum", thin, thin * share, rows)
     if scatters:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from perfmodel.operators.communication import compressed
 from perfmodel.operators.format_bytes import Formats, matrix_bytes
-from perfmodel.operators.quantity import Quantity
+from perfmodel.operators.quantity import Quantity, ceil_div
 from perfmodel.operators.record import (
     Collective,
     CollectiveKind,
@@ -57,6 +57,14 @@ class Context:
     count: int = 1
     """How often the block being walked stands in the model."""
 
+    @property
+    def tokens(self) -> Quantity:
+        """Tokens that pass through this GPU's layers: the fullest rank's of a split prompt."""
+        step, ranks = self.step, self.parallel.cp
+        if ranks == 1 or step.phase == "decode":
+            return step.tokens
+        return step.sequences * ceil_div(step.new, ranks)
+
     def times(self, count: int) -> Context:
         """The same context for a block that stands ``count`` times in the model."""
         return replace(self, count=count)
@@ -81,7 +89,7 @@ class Context:
         ``shares``: a weight that takes the same input; it is quantised once for both. A fused
         matrix whose modules are stored differently is as many products.
         """
-        m = self.step.tokens if rows is None else rows
+        m = self.tokens if rows is None else rows
         parts = self.formats.parts(weight)
         shared = self.formats.parts(shares) if shares else ()
         ready = {product.inputs for product, _ in shared if product.quantises_inputs}
@@ -124,7 +132,7 @@ class Context:
             name=name,
             count=self.count,
             arithmetic=self.formats.base_arithmetic,
-            tokens=self.step.tokens if tokens is None else tokens,
+            tokens=self.tokens if tokens is None else tokens,
             read_bytes=read,
             write_bytes=write,
             weight_bytes=weight_bytes,
@@ -132,9 +140,16 @@ class Context:
         )
 
     def collective(
-        self, name: str, kind: CollectiveKind, message_bytes: Quantity, ranks: int, span: int
+        self,
+        name: str,
+        kind: CollectiveKind,
+        message_bytes: Quantity,
+        ranks: int,
+        span: int,
+        near: int = 1,
+        stages: int = 0,
     ) -> Collective:
-        """An exchange; ``span`` GPUs lie between the first and the last rank."""
+        """An exchange; ``span``, ``near`` and ``stages`` as of `Collective`."""
         return Collective(
             name=name,
             count=self.count,
@@ -142,6 +157,8 @@ class Context:
             message_bytes=message_bytes,
             ranks=ranks,
             span=span,
+            near=near,
+            stages=stages,
         )
 
     def sent(self, exchange: Collective, sent_bytes: float = HALF) -> Iterator[Operator]:
@@ -149,19 +166,26 @@ class Context:
         stored = self.formats.communication
         yield from compressed(exchange, stored, self.hidden, self.elementwise, sent_bytes)
 
+    def across_tp(self, name: str, kind: CollectiveKind, message: Quantity) -> Iterator[Operator]:
+        """An exchange of hidden rows by the tensor-parallel ranks; none for one rank."""
+        tp = self.parallel.tp
+        if tp > 1:
+            exchange = self.collective(f"{name}.{kind}", kind, message, tp, tp, near=tp)
+            yield from self.sent(exchange)
+
     def all_gather(self, name: str) -> Iterator[Operator]:
         """All tokens on every tensor-parallel rank, from ranks that hold their share each."""
-        tp = self.parallel.tp
-        if tp > 1:
-            message = HALF * self.hidden * self.step.tokens
-            gather = self.collective(f"{name}.all_gather", "all_gather", message, tp, tp)
-            yield from self.sent(gather)
+        yield from self.across_tp(name, "all_gather", HALF * self.hidden * self.tokens)
 
     def all_reduce(self, name: str) -> Iterator[Operator]:
-        """The sum over the tensor-parallel ranks of what a row-parallel layer produced."""
-        tp = self.parallel.tp
-        if tp > 1:
-            message = HALF * self.hidden * self.step.tokens
-            yield from self.sent(
-                self.collective(f"{name}.all_reduce", "all_reduce", message, tp, tp)
-            )
+        """The sum over the tensor-parallel ranks of what a row-parallel layer produced.
+
+        With sequence parallelism each rank gets the sum of its share of the tokens, and all get
+        all of them back before the next layer: the same bytes, in two exchanges.
+        """
+        message = HALF * self.hidden * self.tokens
+        if self.parallel.sequence_parallel:
+            yield from self.across_tp(name, "reduce_scatter", message)
+            yield from self.across_tp(name, "all_gather", message)
+        else:
+            yield from self.across_tp(name, "all_reduce", message)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from perfmodel.operators.cache import index_token_bytes, recent_bytes, token_bytes
 from perfmodel.operators.context import HALF, Context
+from perfmodel.operators.context_parallel import shared_attention
 from perfmodel.operators.masks import causal_pairs, chunked_keys, chunked_pairs, windowed_keys
 from perfmodel.operators.quantity import minimum
 from perfmodel.operators.record import Attention as AttentionOperator
@@ -73,7 +74,8 @@ def attention_operators(a: Attention, c: Context) -> Iterator[Operator]:
         moved = HALF * (a.heads + a.kv_heads) * a.rotary_dim
         yield c.elementwise("rotary", moved, moved)
     yield _cache_write(a, c, HALF * (k_width + v_width))
-    yield _scores(a, c, c.vectors(weights["sinks"]) if a.sinks else 0.0)
+    scores = _scores(a, c, c.vectors(weights["sinks"]) if a.sinks else 0.0)
+    yield from shared_attention(scores, c, scores.key_bytes)
     out_width = a.heads * a.value_dim
     if a.output_gate:
         yield c.elementwise("output_gate", 2 * HALF * out_width, HALF * out_width)
@@ -133,7 +135,7 @@ def _expanded(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Ite
     keys = c.step.cached + c.step.new
     yield from c.linear(weights["kv_b_proj"], rows=c.step.sequences * keys)
     qk = a.nope_dim + a.rope_dim
-    yield AttentionOperator(
+    whole = AttentionOperator(
         name="attention",
         count=c.count,
         arithmetic=c.formats.base_arithmetic,
@@ -151,6 +153,7 @@ def _expanded(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Ite
         latent=True,
         fused=c.fused_attention,
     )
+    yield from shared_attention(whole, c, token_bytes(a, c.formats.cache))
 
 
 def _per_head(name: str, a: LatentAttention, c: Context, k: int, n: int) -> Gemm:
@@ -161,7 +164,7 @@ def _per_head(name: str, a: LatentAttention, c: Context, k: int, n: int) -> Gemm
         arithmetic=c.formats.base_arithmetic,
         weight_bytes=c.weight_bytes(weight),
         weight_format=c.formats.of(weight).stored.name,
-        m=c.step.tokens,
+        m=c.tokens,
         n=n,
         k=k,
         batch=a.heads,
@@ -178,7 +181,7 @@ def _absorbed(a: LatentAttention, c: Context) -> Iterator[Operator]:
     new, cached = c.step.new, c.step.cached
     top_k = a.indexer.top_k if a.indexer else None
     keys = cached + new
-    yield AttentionOperator(
+    whole = AttentionOperator(
         name="attention",
         count=c.count,
         arithmetic=c.formats.base_arithmetic,
@@ -198,6 +201,7 @@ def _absorbed(a: LatentAttention, c: Context) -> Iterator[Operator]:
         latent=True,
         fused=c.fused_attention,
     )
+    yield from shared_attention(whole, c, whole.key_bytes)
     yield _per_head("absorb_v", a, c, a.kv_rank, a.value_dim)
 
 

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from perfmodel.errors import UnknownNameError
-from perfmodel.specs.base import Case, share, whole_number
+from perfmodel.specs.base import Case, bounded, share, whole_number
 from perfmodel.specs.cache_formats import KINDS, cache_format
 from perfmodel.specs.formats import FILE_TYPES, FORMATS, number_format
 
@@ -61,6 +61,20 @@ class Deployment(Case):
     """Ranks that the experts are spread over."""
     dp: Ranks = 1
     """Replicas that share the batch."""
+    cp: Ranks = 1
+    """Ranks that share each prompt's tokens and its cache, with the same weights each."""
+    dcp: Ranks = 1
+    """Tensor-parallel ranks that share the cache of one KV head by tokens, not by copies."""
+    pp_microbatches: Ranks = 1
+    """Micro-batches in flight over the pipeline stages; 1: one batch passes them in turn."""
+    sequence_parallel: bool = False
+    """Reduce-scatter and all-gather for each all-reduce: norms run on 1/tp of the tokens."""
+    expert_skew: Annotated[float, bounded(0.0, 4.0)] = 0.0
+    """Exponent of the experts' popularity by rank (Zipf); 0: all alike."""
+    comm_overlap: Annotated[float, bounded(0.0, 1.0)] = 0.0
+    """Share of a step's exchanges that may run behind its other kernels."""
+    gpus_per_node: Annotated[int | None, whole_number(1, 65_536)] = None
+    """GPUs that reach each other without the network; the profile's link domain where None."""
     weights: Format = "auto"
     """Format of the weights. ``auto``, or the checkpoint's own format by name (``int4`` for any
     ``int4_g32``), is the checkpoint, with what it spares. Another name applies to every linear
