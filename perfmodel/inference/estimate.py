@@ -131,7 +131,7 @@ def _warnings(model: Model, workload: Workload, plan: Plan, memory: Memory) -> t
             f"{longest:,} tokens exceed the {model.max_positions:,} that {model.name} was made for"
         )
     budget = plan.limits.max_num_batched_tokens
-    new = plan.replica_sequences(workload) * (workload.prompt - workload.cached_prefix)
+    new = plan.replica_sequences(workload) * workload.new_tokens
     if workload.prefill_chunk is None and np.any(np.asarray(new) > budget):
         notes.append(
             f"prefill is priced as one pass; {plan.engine.name} takes at most {budget} tokens a "
@@ -205,7 +205,7 @@ def estimate(
     if not roofline_only:
         runs, host = EngineDevice(device, plan.engine.kernels), plan.engine.host
     memory = memory_use(model, hardware, workload, plan)
-    new_tokens = workload.batch * (workload.prompt - workload.cached_prefix)
+    new_tokens = workload.batch * workload.new_tokens
     ridge = _ridge_point(plan, device)
     return Estimate(
         model=model,
