@@ -53,6 +53,7 @@ def number(text: str) -> float:
 PARSERS: dict[Any, tuple[Callable[[str], Any], str]] = {
     int: (whole_number, "<int>"),
     int | None: (whole_number, "<int>"),
+    float: (number, "<float>"),
     float | None: (number, "<float>"),
 }
 """Parser and placeholder of a flag by its kind."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.inference.engine_kernels import EngineDevice
+from perfmodel.inference.kv_checks import kv_notes
 from perfmodel.inference.memory import Memory, memory_use
 from perfmodel.inference.phase import Cost, Device, PhaseCost
 from perfmodel.inference.plan import Plan, make_plan
@@ -20,6 +21,7 @@ from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.quantity import Array, Quantity, as_quantity
 from perfmodel.specs.base import Case
 from perfmodel.specs.deployment import Deployment
+from perfmodel.specs.engine_timing import Host
 from perfmodel.specs.hardware import Hardware, load_hardware
 from perfmodel.specs.loading import load_model
 from perfmodel.specs.model import Model
@@ -64,6 +66,7 @@ class Estimate:
     """All output − 1 decode steps."""
     memory: Memory
     warnings: tuple[str, ...]
+    roofline_only: bool = False
 
     @property
     def ttft_s(self) -> Quantity:
@@ -142,6 +145,7 @@ def _warnings(model: Model, workload: Workload, plan: Plan, memory: Memory) -> t
             f"one batch passes the {plan.parallel.pp} pipeline stages in turn: latency is right, "
             "throughput with several batches in flight is higher"
         )
+    notes += kv_notes(plan.deployment, plan.engine.name)
     if not np.all(memory.fits):
         notes.append("what doesn't fit can't be run, whatever its times")
     return tuple(notes)
@@ -175,6 +179,21 @@ def device_model(hardware: Hardware, plan: Plan, *, roofline_only: bool = False)
     return DeviceModel(hardware, load_calibration(), plan.deployment.execution, choice)
 
 
+def _running(
+    hardware: Hardware, plan: Plan, *, roofline_only: bool
+) -> tuple[DeviceModel, Device, Host | None]:
+    device = device_model(hardware, plan, roofline_only=roofline_only)
+    if roofline_only:
+        return device, device, None
+    return device, EngineDevice(device, plan.engine.kernels), plan.engine.host
+
+
+def running_device(result: Estimate) -> tuple[Device, Host | None]:
+    """What priced an estimate: the device under its engine, and the engine's host."""
+    _, runs, host = _running(result.hardware, result.plan, roofline_only=result.roofline_only)
+    return runs, host
+
+
 def estimate(
     model: Model | str | os.PathLike[str],
     hardware: Hardware | str | os.PathLike[str],
@@ -199,11 +218,7 @@ def estimate(
     hardware = hardware if isinstance(hardware, Hardware) else load_hardware(hardware)
     workload = _record(workload, Workload)
     plan = make_plan(model, hardware, workload, _record(deployment, Deployment))
-    device = device_model(hardware, plan, roofline_only=roofline_only)
-    runs: Device = device
-    host = None
-    if not roofline_only:
-        runs, host = EngineDevice(device, plan.engine.kernels), plan.engine.host
+    device, runs, host = _running(hardware, plan, roofline_only=roofline_only)
     memory = memory_use(model, hardware, workload, plan)
     new_tokens = workload.batch * workload.new_tokens
     ridge = _ridge_point(plan, device)
@@ -218,4 +233,5 @@ def estimate(
         decode_total=decode_all(model, workload, plan, runs, host),
         memory=memory,
         warnings=_warnings(model, workload, plan, memory),
+        roofline_only=roofline_only,
     )

@@ -111,3 +111,25 @@ def _check_offload(model: Model, hardware: Hardware, deployment: Deployment) -> 
             f"{flag}: the profile of {hardware.name} has no way to the host; "
             "add pcie.gb_s_per_direction"
         )
+
+
+def kv_notes(deployment: Deployment, engine: str) -> list[str]:
+    """What a reader of the answer must know of the KV store's settings."""
+    notes = []
+    flag = _eviction_flag(deployment)
+    if flag is not None:
+        risk = (
+            "answers that need the tokens between sinks and window get worse"
+            if deployment.kv_window is not None
+            else "answers that need an evicted token get worse"
+        )
+        notes.append(
+            f"{flag}: {risk}, which no number here shows; {engine}'s kernels are priced as if they "
+            "read the kept tokens alone"
+        )
+    if deployment.kv_offload or deployment.cpu_offload_gb:
+        share = f"{100 * deployment.offload_overlap:.0f} %"
+        notes.append(
+            f"offload is priced at the nominal rate of its link, {share} of it beside the kernels"
+        )
+    return notes

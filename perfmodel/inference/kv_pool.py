@@ -15,9 +15,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from perfmodel.operators.cache import index_token_bytes, layer_state_bytes, token_bytes
 from perfmodel.operators.format_bytes import BASE
-from perfmodel.operators.quantity import Quantity, ceil_div, minimum
+from perfmodel.operators.quantity import Quantity, as_quantity, ceil_div, minimum
 from perfmodel.specs.formats import NumberFormat
 from perfmodel.specs.model import Attention, Layer, Mixer
 
@@ -92,15 +94,16 @@ class Pool:
         blocks: Quantity = sum(ceil_div(prefix - g.block + 1, g.block) for g in full)
         return self.page_bytes * blocks
 
-    def blocks_in(self, room: float) -> int:
-        """Pages that fit into ``room`` bytes."""
-        return max(0, int(room // self.page_bytes)) if self.page_bytes else 0
+    def blocks_in(self, room: Quantity) -> Quantity:
+        """Pages that fit into ``room`` bytes; whole numbers."""
+        return as_quantity(np.floor(np.maximum(room, 0.0) / self.page_bytes))
 
-    def logged_tokens(self, room: float) -> int:
+    def logged_tokens(self, room: Quantity) -> Quantity:
         """What vLLM logs as "GPU KV cache size: … tokens" up to 0.19: pages dealt out evenly."""
-        return self.blocks_in(room) // len(self.groups) * min(g.block for g in self.groups)
+        block = min(group.block for group in self.groups)
+        return as_quantity(np.floor(self.blocks_in(room) / len(self.groups)) * block)
 
-    def concurrency(self, room: float, length: int, in_flight: int) -> float:
+    def concurrency(self, room: Quantity, length: int, in_flight: int) -> Quantity:
         """What vLLM logs as "Maximum concurrency for … tokens per request".
 
         Later releases log its product with ``length`` as the cache's size in tokens.
