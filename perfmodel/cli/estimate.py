@@ -103,7 +103,7 @@ def _print_tables(result: Estimate, explain: Explain | None) -> None:
         report = kv_report(result)
         if report.chunking is not None and result.memory.fits:
             print_table(out, kv_tables.chunk_table(report.chunking))
-        if explain == "memory":
+        if explain == "memory" and result.memory.kv_bytes_per_token:
             print_table(out, kv_tables.kv_table(result, report))
     if explain == "operators":
         for made in tables.operator_tables(result, out.width):

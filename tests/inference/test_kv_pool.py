@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.inference.kv_pool import kv_pool
+from perfmodel.inference.stages import stage_weights
 from perfmodel.operators.cache import STATE_BYTES, cache_bytes, kv_bytes_per_token
 from perfmodel.specs.formats import FORMATS
 from perfmodel.units import GIB
@@ -68,6 +69,28 @@ def test_llama_4_keeps_its_chunks():
     assert (len(pool.groups), pool.group_layers, pool.padding) == (4, 12, 0)
     page = 16 * 2 * 8 * 128 * 2 * 12
     assert pool.bytes(100_000) == (6250 + 3 * 512) * page
+
+
+def test_llama_4_as_logged():
+    """Scout on 8 H200, by a user's notes of vLLM 0.12.0's log: 89.71 GiB are 3,919,664 tokens;
+    1.86× of 8,388,608 and 2.96× of 5·2²⁰ with the hybrid manager, 0.75× of the latter without it.
+
+    A GPU has one KV head: 512 B a layer and token. A step's 8,192 tokens beside a chunk of 8,192:
+    1,024 blocks for each of three groups.
+    """
+    room = 89.71 * GIB
+    for manager, length, concurrency in (
+        ("hybrid", 2**23, 1.86),
+        ("hybrid", 5 * 2**20, 2.96),
+        ("uniform", 5 * 2**20, 0.75),
+    ):
+        found = case("llama-4-scout-17b-16e", on="h200-sxm", tp=8, max_model_len=length)
+        layers = next(iter(stage_weights(found.model, found.plan)))[0]
+        pool = kv_pool(layers, 16, manager=manager)
+        assert pool is not None
+        assert pool.logged_tokens(room) == pytest.approx(3_919_664, rel=1e-4)
+        budget = found.plan.limits.max_num_batched_tokens
+        assert round(float(pool.concurrency(room, length, budget)), 2) == concurrency
 
 
 def test_states_lengthen_the_blocks_of_keys():
@@ -140,14 +163,14 @@ def published(metric):
 
 
 def logged(row, **deployment):
+    """The tokens that the log would say, and the bytes of a token in all layers on a GPU."""
     name, weights = NAMES[row["model"]]
-    found = case(name, tp=int(float(row["tp"])), weights=weights, **deployment)
-    layers = found.model.layers
-    each = kv_bytes_per_token(found.model) / found.plan.parallel.tp
-    pool = kv_pool(layers, 16)
+    tp = int(float(row["tp"]))
+    found = case(name, tp=tp, weights=weights, **deployment)
+    pool = kv_pool(next(iter(stage_weights(found.model, found.plan)))[0], 16)
     assert pool is not None
-    room = float(found.memory().kv_room_bytes) * found.plan.parallel.tp
-    return float(pool.logged_tokens(room)), each
+    tokens = pool.logged_tokens(found.memory().kv_room_bytes)
+    return float(tokens), kv_bytes_per_token(found.model) / tp
 
 
 def test_published_rooms_in_tokens():
