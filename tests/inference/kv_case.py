@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from hypothesis import strategies as st
+
 from perfmodel.inference.engine_kernels import EngineDevice
 from perfmodel.inference.estimate import device_model
 from perfmodel.inference.memory import Memory, memory_use
@@ -59,3 +61,34 @@ def case(name: Any, *, on: Any = "h100-sxm", roof: bool = True, **fields: Any) -
         return Case(m, hardware, workload, plan, device, None)
     runs = EngineDevice(device, plan.engine.kernels)
     return Case(m, hardware, workload, plan, runs, plan.engine.host)
+
+
+TOKEN = 131_072  # Llama-3.1-8B: 2·32 layers·8 KV heads·128·2 B
+CACHED = st.sampled_from(["llama-3.1-8b", "gpt-oss-20b", "deepseek-v2-lite", "qwen3-next-80b-a3b"])
+
+
+def same(a: Case, b: Case) -> None:
+    """Times and memory of two cases are equal to the last bit."""
+    assert a.prefill() == b.prefill()
+    assert a.decode_all() == b.decode_all()
+    assert a.memory() == b.memory()
+
+
+def times(found: Case) -> tuple[Any, Any]:
+    return found.prefill().total.time_s, found.decode_all().time_s
+
+
+def profile(gib: float, **more: Any) -> Hardware:
+    return Hardware.parse(
+        {
+            "schema": 1,
+            "name": "made-up",
+            "peaks_tflops": {"bf16": 100.0, "fp8": 200.0},
+            "memory": {"capacity_gb": 1.0, "usable_gib": gib, "bandwidth_gb_s": 1000.0},
+            **more,
+        },
+        "made-up",
+    )
+
+
+SMALL = profile(150)

@@ -1,9 +1,8 @@
-"""Shared prefixes, eviction, offload and swapping: limits, signs, and values by hand."""
+"""Shared prefixes, eviction, and the report: limits, signs, values by hand, refusals."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,34 +14,17 @@ from perfmodel.errors import InputError
 from perfmodel.inference.estimate import estimate
 from perfmodel.inference.kv_report import kv_report
 from perfmodel.inference.memory import Memory
-from perfmodel.inference.offload import Offload, Transfer
 from perfmodel.inference.phase import Cost
-from perfmodel.inference.swap import swap, swap_pays
 from perfmodel.specs.deployment import Deployment
-from perfmodel.specs.hardware import Hardware
 from perfmodel.specs.workload import Workload
-from perfmodel.units import GIB
-from tests.inference.kv_case import Case, case
+from tests.inference.kv_case import CACHED, SMALL, TOKEN, case, same, times
 
-TOKEN = 131_072  # Llama-3.1-8B: 2·32 layers·8 KV heads·128·2 B
 NAMES = st.sampled_from(["llama-3.1-8b", "gpt-oss-20b", "gemma-3-1b"])
-CACHED = st.sampled_from(["llama-3.1-8b", "gpt-oss-20b", "deepseek-v2-lite", "qwen3-next-80b-a3b"])
-
-
-def same(a: Case, b: Case) -> None:
-    """Times and memory of two cases are equal to the last bit."""
-    assert a.prefill() == b.prefill()
-    assert a.decode_all() == b.decode_all()
-    assert a.memory() == b.memory()
 
 
 def without_longest(memory: Memory) -> Memory:
     """All but the longest context, which a bounded cache doesn't bound."""
     return replace(memory, max_context=0)
-
-
-def times(found: Case) -> tuple[Any, Any]:
-    return found.prefill().total.time_s, found.decode_all().time_s
 
 
 # --- shares of a common prefix -----------------------------------------------------------------
@@ -123,22 +105,6 @@ def test_largest_batch_with_a_shared_prefix(name, share, extra, prefix):
     assert at(most + 1).max_sequences == most
 
 
-def profile(gib: float, **more: Any) -> Hardware:
-    return Hardware.parse(
-        {
-            "schema": 1,
-            "name": "made-up",
-            "peaks_tflops": {"bf16": 100.0, "fp8": 200.0},
-            "memory": {"capacity_gb": 1.0, "usable_gib": gib, "bandwidth_gb_s": 1000.0},
-            **more,
-        },
-        "made-up",
-    )
-
-
-SMALL = profile(150)
-
-
 @settings(max_examples=12, deadline=None)
 @given(CACHED, st.integers(2, 3000), st.data())
 def test_more_prefix_is_never_slower_nor_larger(name, prompt, data):
@@ -202,149 +168,6 @@ def test_a_smaller_budget_is_never_larger_nor_slower(name, prompt, one, other, s
     assert times(small)[1] <= times(large)[1] * (1 + 1e-12)
     assert small.memory().kv_bytes <= large.memory().kv_bytes
     assert small.memory().max_sequences >= large.memory().max_sequences
-
-
-# --- offload -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["llama-3.1-8b", "deepseek-v2-lite", "qwen3-next-80b-a3b"])
-def test_nothing_offloaded_is_the_plain_case(name):
-    fields = {"batch": 3, "prompt": 500, "output": 4, "roof": False}
-    offloaded = case(name, kv_offload=0.0, cpu_offload_gb=0.0, offload_overlap=0.7, **fields)
-    same(offloaded, case(name, **fields))
-
-
-def test_bytes_and_time_of_an_offloaded_step():
-    """Llama-3.1-8B, 8 sequences at 1,000 tokens, half their cache over 64 GB/s: in
-    8·1,000·65,536 B, out 8·65,536 B at once, so 8.192 ms beside the step's own time.
-    """
-    plain = case("llama-3.1-8b", batch=8, prompt=1000, output=2)
-    moved = 8 * 1000 * TOKEN / 2
-    seconds = moved / 64e9
-    for overlap, added in ((0.0, seconds), (0.25, None), (1.0, None)):
-        found = case("llama-3.1-8b", batch=8, prompt=1000, output=2, kv_offload=0.5,
-                     offload_overlap=overlap)  # fmt: skip
-        step, own = found.decode().total, plain.decode().total
-        assert step.wire_bytes == moved + 8 * TOKEN / 2
-        hidden = overlap * min(seconds, own.time_s)
-        assert step.time_s == pytest.approx(own.time_s + seconds - hidden)
-        if added is not None:
-            assert step.time_s == pytest.approx(own.time_s + added)
-    both = case("llama-3.1-8b", batch=8, prompt=1000, output=2, kv_offload=0.5, offload_overlap=1.0)
-    longer = max(seconds, plain.decode().total.time_s)
-    assert both.decode().total.time_s == pytest.approx(longer)
-
-
-def test_an_ssd_is_as_fast_as_stated_and_no_faster_than_the_link():
-    fields: dict[str, Any] = {"batch": 8, "prompt": 1000, "output": 2, "kv_offload": 1.0}
-    plain = case("llama-3.1-8b", batch=8, prompt=1000, output=2).decode().total.time_s
-    for stated, rate in ((8.0, 8e9), (640.0, 64e9)):
-        found = case("llama-3.1-8b", kv_offload_to="ssd", ssd_gb_s=stated, **fields)
-        added: Any = found.decode().total.time_s - plain
-        assert added == pytest.approx(8 * 1000 * TOKEN / rate)
-
-
-def test_memory_of_an_offloaded_cache():
-    """Half of 8·1,008 tokens stays, and of the other half two layers of 32 are in flight."""
-    m = case("llama-3.1-8b", batch=8, prompt=1000, output=8, kv_offload=0.5).memory()
-    whole = 8 * 1008 * TOKEN
-    assert m.kv_bytes == whole * (0.5 + 0.5 * 2 / 32)
-    assert m.kv_outside_bytes == whole / 2
-
-
-def test_offloaded_weights_are_read_in_each_pass():
-    """4 GiB of weights: off the device, and 4 GiB / 64 GB/s in each of four chunks and a step."""
-    fields = {"prompt": 1000, "output": 2, "prefill_chunk": 250}
-    plain, away = (case("llama-3.1-8b", cpu_offload_gb=gib, **fields) for gib in (0.0, 4.0))
-    assert plain.memory().weights_bytes - away.memory().weights_bytes == 4 * GIB
-    assert away.memory().weights_outside_bytes == 4 * GIB
-    once = 4 * GIB / 64e9
-    for before, after, passes in (
-        (plain.prefill().total, away.prefill().total, 4),
-        (plain.decode().total, away.decode().total, 1),
-    ):
-        assert after.time_s - before.time_s == pytest.approx(passes * once)
-    everything = case("llama-3.1-8b", cpu_offload_gb=1000.0).memory()
-    assert everything.weights_bytes == 0
-    assert everything.weights_outside_bytes == 2 * 8_030_261_248
-
-
-def test_offload_makes_a_long_context_fit():
-    fields = {"batch": 4, "prompt": 120_000, "output": 100}
-    assert not case("llama-3.1-8b", **fields).memory().fits
-    assert case("llama-3.1-8b", kv_offload=0.5, **fields).memory().fits
-
-
-@settings(max_examples=12, deadline=None)
-@given(
-    CACHED, st.integers(1, 64), st.integers(1, 4000), st.floats(0, 1), st.floats(0, 1),
-    st.floats(0, 20), st.floats(0, 1), st.integers(1, 2),
-)  # fmt: skip
-def test_offload_is_never_faster_and_never_larger(name, batch, prompt, a, b, gib, overlap, pp):
-    fields = {"batch": batch, "prompt": prompt, "output": 3, "offload_overlap": overlap, "pp": pp}
-    low, high = sorted((a, b))
-    runs = [case(name, kv_offload=share, **fields) for share in (0.0, low, high)]
-    runs.append(case(name, kv_offload=high, cpu_offload_gb=gib, **fields))
-    for less, more in pairwise(runs):
-        for before, after in zip(times(less), times(more), strict=True):
-            assert after >= before * (1 - 1e-12)
-        assert more.memory().kv_bytes <= less.memory().kv_bytes * (1 + 1e-12)
-        assert more.memory().max_sequences >= less.memory().max_sequences
-
-
-@pytest.mark.parametrize("overlap", [0.0, 0.3, 1.0])
-def test_what_a_transfer_adds(overlap):
-    """10 B in and 4 out at 2 B/s, 3 of weights at 1 B/s: 8 s, of which a step of 6 hides 6."""
-    offload = Offload(kv_share=1.0, kv_rate=2.0, weights_bytes=3.0, weights_rate=1.0,
-                      overlap=overlap)  # fmt: skip
-    transfer = Transfer(offload, 10.0, 4.0, 3.0)
-    assert transfer.time_s == 8
-    assert transfer.added_s(6.0) == 8 - overlap * 6
-
-
-# --- swapping a sequence -----------------------------------------------------------------------
-
-
-def test_bringing_back_against_computing_again_by_hand():
-    """Llama-3.1-8B on 100 TFLOP/s with so much memory bandwidth that little but arithmetic counts.
-
-    n tokens need 13.9586e9·n + 262,144·n(n + 1) FLOPs, and come back over r B/s in 131,072·n/r.
-    At r = 0.8e9 that is 163.84 µs a token against 139.586 + 2.62e-3·(n + 1): equal at n = 9,251,
-    from where on bringing back is faster; and for a single token, which reads all weights.
-    """
-    fast = profile(80, memory={"capacity_gb": 80.0, "bandwidth_gb_s": 50_000.0})
-    found = case("llama-3.1-8b", on=fast)
-    body = 2 * 32 * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14_336)
-    n = (131_072 / 0.8e9 * 100e12 - body) / 262_144 - 1
-    assert round(n) == 9251
-    short, (first, last) = swap_pays(*found.context, 0.8e9, 20_000)
-    assert short == (1, 1)
-    assert last == 20_000
-    # Traffic between the products adds to computing, and moves the crossing to fewer tokens.
-    point = swap(*found.context, 0.8e9, first)
-    before = swap(*found.context, 0.8e9, first - 1)
-    assert point.swap_s <= point.recompute_s
-    assert before.swap_s > before.recompute_s
-    traffic = before.recompute_s - (body * (first - 1) + 262_144 * (first - 1) * first) / 100e12
-    shift = traffic / (first - 1) * 100e12 / 262_144
-    assert first == pytest.approx(n - shift, rel=2e-3)
-    assert 0 < shift < 0.2 * n
-
-
-def test_over_a_fast_link_bringing_back_always_pays():
-    found = case("llama-3.1-8b", roof=False)
-    assert swap_pays(*found.context, 64e9, 100_000) == [(1, 100_000)]
-    one = swap(*found.context, 64e9, 5000)
-    assert one.bytes == 5000 * TOKEN
-    assert one.swap_s == pytest.approx(5000 * TOKEN / 64e9)
-
-
-def test_states_are_brought_back_too():
-    found = case("qwen3-next-80b-a3b", tp=2)
-    growth = swap(*found.context, 64e9, 2000).bytes - swap(*found.context, 64e9, 1000).bytes
-    state = swap(*found.context, 64e9, 1000).bytes - growth
-    assert growth == 1000 * 12 * 2 * 1 * 256 * 2
-    assert state == (36 * 16 * 128 * 128 + 36 * 4096 * 3) * 2
 
 
 # --- the report --------------------------------------------------------------------------------
@@ -438,12 +261,6 @@ def test_combinations_that_are_refused(name):
         case(model_name, **fields)
     assert named in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_a_device_without_a_way_to_the_host():
-    for fields in ({"kv_offload": 0.5}, {"cpu_offload_gb": 1.0}):
-        with pytest.raises(InputError, match="pcie"):
-            case("llama-3.1-8b", on=SMALL, **fields)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.5, float("nan"), "x", True])
