@@ -7,14 +7,16 @@ from typing import Annotated, Any, Literal
 import typer
 
 from perfmodel.cli import estimate_tables as tables
+from perfmodel.cli import kv_tables
 from perfmodel.cli.lazy import HELP
 from perfmodel.cli.memory_tables import memory_rows, memory_table, parallel_sizes
 from perfmodel.cli.options import takes_case
 from perfmodel.cli.output import bold, console, print_csv, print_json, print_table
 from perfmodel.cli.overflow import refuse_overflow
-from perfmodel.cli.text import whole
+from perfmodel.cli.text import percent, whole
 from perfmodel.errors import InputError
 from perfmodel.inference.estimate import Estimate, estimate
+from perfmodel.inference.kv_report import kv_report
 from perfmodel.inference.record import HEADLINE, estimate_record, plain
 from perfmodel.operators.format_bytes import BASE
 from perfmodel.specs.deployment import Deployment
@@ -93,7 +95,8 @@ def _print_head(out: Any, result: Estimate) -> None:
     )  # fmt: skip
     facts = [f"batch {whole(load.batch)}", f"prompt {whole(load.prompt)}"]
     if load.cached_prefix:
-        facts.append(f"{whole(load.cached_prefix)} of them cached")
+        share = "" if load.prefix_share is None else f" for {percent(load.prefix_share)}"
+        facts.append(f"{whole(load.cached_prefix)} of them cached{share}")
     if load.prefill_chunk:
         facts.append(f"chunks of {whole(load.prefill_chunk)}")
     facts += [f"output {whole(load.output)}", *_format_facts(result), plan.engine]
@@ -108,6 +111,12 @@ def _print_tables(result: Estimate, explain: Explain | None) -> None:
         print_table(out, tables.phase_table(result))
         print_table(out, tables.share_table(result))
     print_table(out, memory_table(result, detail=explain == "memory"))
+    if explain == "memory" or result.workload.prefill_chunk:
+        report = kv_report(result)
+        if report.chunking is not None and result.memory.fits:
+            print_table(out, kv_tables.chunk_table(report.chunking))
+        if explain == "memory" and result.memory.kv_bytes_per_token:
+            print_table(out, kv_tables.kv_table(result, report))
     if explain == "operators":
         for made in tables.operator_tables(result, out.width):
             print_table(out, made)

@@ -37,6 +37,11 @@ WORKLOAD = (
     _flag("output", "--output -o", int, "Tokens generated per sequence.", _CASE),
     _flag("cached_prefix", "--cached-prefix", int, "Prompt tokens already in the cache.", _CASE),
     _flag(
+        "prefix_share", "--prefix-share", float | None,
+        "Share of the prompts that find --cached-prefix, as one prefix that is stored once "
+        "(default: each finds its own).", _CASE,
+    ),
+    _flag(
         "prefill_chunk", "--prefill-chunk", int | None,
         "Tokens of a sequence per prefill step (default: all at once).", _CASE,
     ),
@@ -105,6 +110,44 @@ CACHE = (
     _flag(
         "max_model_len", "--max-model-len", int | None,
         "Length that the contiguous layout reserves.", _CACHE,
+    ),
+    _flag(
+        "kv_manager", "--kv-manager", Literal["ideal", "hybrid", "uniform"],
+        "Blocks of layers that keep different lengths: ideal, a pool for each; hybrid, vLLM's "
+        "groups of equal pages; uniform, windows stored like full attention.", _CACHE,
+    ),
+    _flag(
+        "kv_window", "--kv-window", int | None,
+        "StreamingLLM: last tokens that full attention keeps.", _CACHE,
+    ),
+    _flag(
+        "kv_sinks", "--kv-sinks", int | None,
+        "First tokens that it keeps beside --kv-window (default: 4).", _CACHE,
+    ),
+    _flag(
+        "kv_budget", "--kv-budget", int | None,
+        "Eviction (H2O, SnapKV): tokens that full attention keeps after the prompt.", _CACHE,
+    ),
+    _flag(
+        "kv_offload", "--kv-offload", float,
+        "Share of the cache that lies outside the device and is read each step.", _CACHE,
+    ),
+    _flag(
+        "kv_offload_to", "--kv-offload-to", Literal["host", "ssd"],
+        "host or ssd: where it lies, and where a swapped sequence does.", _CACHE,
+    ),
+    _flag(
+        "ssd_gb_s", "--ssd-gb-s", float | None,
+        "GB/s of one device's share of the SSDs; no profile states it.", _CACHE,
+    ),
+    _flag(
+        "cpu_offload_gb", "--cpu-offload-gb", float,
+        "GiB of each device's weights that lie in host memory.", _CACHE,
+    ),
+    _flag(
+        "offload_overlap", "--offload-overlap", float,
+        "Share of the transfers that runs beside the kernels: 0 adds them, 1 takes the longer.",
+        _CACHE,
     ),
 )  # fmt: skip
 ENGINE = (

@@ -36,6 +36,7 @@ def memory_table(result: Estimate, *, detail: bool) -> Table:
     rows = [
         ("Weights", binary(float(memory.weights_bytes)), _weights_note(result)),
         (_cache_label(result), binary(float(memory.kv_bytes)), _cache_note(result)),
+        *_outside_rows(result),
         ("Activation peak", binary(float(memory.activation_bytes)), _activation_note(result)),
         ("Reserved", binary(float(memory.reserved_bytes)), _reserve_note(result)),
         ("Capacity", binary(float(memory.capacity_bytes)), result.hardware.name),
@@ -49,6 +50,22 @@ def memory_table(result: Estimate, *, detail: bool) -> Table:
         made.add_row(label, value, note if detail else "") if notes else made.add_row(label, value)
     made.add_row("Longest context at this batch", _context(result), *([context] if notes else []))
     return made
+
+
+def _outside_rows(result: Estimate) -> list[tuple[str, str, str]]:
+    """What lies outside the device, beside what is listed."""
+    memory, deployment = result.memory, result.plan.deployment
+    rows = []
+    if deployment.kv_offload:
+        where = {"host": "in host memory", "ssd": "on SSD"}[deployment.kv_offload_to]
+        size = binary(float(memory.kv_outside_bytes))
+        rows.append(
+            (f"  more of it {where}", size, "read in each step; two layers' part in flight")
+        )
+    if memory.weights_outside_bytes:
+        size = binary(float(memory.weights_outside_bytes))
+        rows.append(("  more weights in host memory", size, "read in each pass"))
+    return rows
 
 
 def _has_cache(result: Estimate) -> bool:
@@ -94,7 +111,22 @@ def _cache_note(result: Estimate) -> str:
     return (
         f"{binary(memory.kv_bytes_per_token)} a token and sequence in {deployment.kv_cache}"
         f"{state}; {deployment.kv_layout} layout, {binary(waste)} unused{_window_note(result)}"
+        f"{_kept_note(result)}"
     )
+
+
+def _kept_note(result: Estimate) -> str:
+    """What else decides of the cache's size: sharing, eviction, whoever hands out the blocks."""
+    load, deployment = result.workload, result.plan.deployment
+    notes = []
+    if load.prefix_share is not None:
+        notes.append(f"a prefix of {whole(float(load.cached_prefix))} tokens stored once")
+    kept = result.plan.kept_tokens("decode")
+    if kept is not None:
+        notes.append(f"full attention keeps {whole(kept + 1)} tokens")
+    if deployment.kv_manager != "ideal":
+        notes.append(f"{deployment.kv_manager} manager")
+    return "".join(f"; {note}" for note in notes)
 
 
 def _window_note(result: Estimate) -> str:

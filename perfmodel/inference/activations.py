@@ -39,7 +39,8 @@ def scores_bytes(model: Model, workload: Workload, plan: Plan) -> Quantity:
         return 0.0
     local = (local_layer(layer, plan.parallel).mixer for layer in set(model.layers))
     heads = [m.heads for m in local if isinstance(m, Attention | LatentAttention)]
-    new = workload.prompt - workload.cached_prefix
+    every = np.all(np.asarray(workload.prefix_hits) == 1)
+    new = workload.prompt - (workload.cached_prefix if every else 0)
     if workload.prefill_chunk is not None:
         new = minimum(new, workload.prefill_chunk)
     tokens = minimum(plan.limits.max_num_batched_tokens, plan.replica_sequences(workload) * new)

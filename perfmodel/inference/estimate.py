@@ -11,6 +11,7 @@ import numpy as np
 from perfmodel.errors import InputError
 from perfmodel.inference.dequantise import dequantise_notes
 from perfmodel.inference.engine_kernels import EngineDevice, clocks
+from perfmodel.inference.kv_checks import kv_notes
 from perfmodel.inference.layout import layout_notes
 from perfmodel.inference.memory import Memory, memory_use
 from perfmodel.inference.phase import Cost, Device, PhaseCost
@@ -22,6 +23,7 @@ from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.quantity import Array, Quantity, as_quantity
 from perfmodel.specs.base import Case
 from perfmodel.specs.deployment import Deployment
+from perfmodel.specs.engine_timing import Host
 from perfmodel.specs.hardware import Hardware, load_hardware
 from perfmodel.specs.loading import load_model
 from perfmodel.specs.model import Model
@@ -66,6 +68,7 @@ class Estimate:
     """All output − 1 decode steps."""
     memory: Memory
     warnings: tuple[str, ...]
+    roofline_only: bool = False
 
     @property
     def ttft_s(self) -> Quantity:
@@ -139,13 +142,14 @@ def _warnings(
             f"{longest:,} tokens exceed the {model.max_positions:,} that {model.name} was made for"
         )
     budget = plan.limits.max_num_batched_tokens
-    new = plan.replica_sequences(workload) * (workload.prompt - workload.cached_prefix)
+    new = plan.replica_sequences(workload) * workload.new_tokens
     if workload.prefill_chunk is None and np.any(np.asarray(new) > budget):
         notes.append(
             f"prefill is priced as one pass; {plan.engine.name} takes at most {budget} tokens a "
             "step, and --prefill-chunk prices such steps"
         )
     notes += layout_notes(plan.deployment, bubbles)
+    notes += kv_notes(plan.deployment, plan.engine.name)
     if not np.all(memory.fits):
         notes.append("what doesn't fit can't be run, whatever its times")
     return tuple(notes)
@@ -180,6 +184,21 @@ def device_model(hardware: Hardware, plan: Plan, *, roofline_only: bool = False)
     return DeviceModel(hardware, load_calibration(), d.execution, choice, d.gpus_per_node)
 
 
+def _running(
+    hardware: Hardware, plan: Plan, *, roofline_only: bool
+) -> tuple[DeviceModel, Device, Host | None]:
+    device = device_model(hardware, plan, roofline_only=roofline_only)
+    if roofline_only:
+        return device, device, None
+    return device, EngineDevice(device, plan.engine.kernels), plan.engine.host
+
+
+def running_device(result: Estimate) -> tuple[Device, Host | None]:
+    """What priced an estimate: the device under its engine, and the engine's host."""
+    _, runs, host = _running(result.hardware, result.plan, roofline_only=result.roofline_only)
+    return runs, host
+
+
 def estimate(
     model: Model | str | os.PathLike[str],
     hardware: Hardware | str | os.PathLike[str],
@@ -205,14 +224,10 @@ def estimate(
     workload = _record(workload, Workload)
     plan = make_plan(model, hardware, workload, _record(deployment, Deployment))
     model = plan.model
-    device = device_model(hardware, plan, roofline_only=roofline_only)
-    runs: Device = device
-    host = None
-    if not roofline_only:
-        runs, host = EngineDevice(device, plan.engine.kernels), plan.engine.host
+    device, runs, host = _running(hardware, plan, roofline_only=roofline_only)
     memory = memory_use(model, hardware, workload, plan)
     costs = () if roofline_only else tuple(dequantise_notes(plan, device, clocks(hardware)))
-    new_tokens = workload.batch * (workload.prompt - workload.cached_prefix)
+    new_tokens = workload.batch * workload.new_tokens
     ridge = _ridge_point(plan, device)
     first = prefill_phase(model, workload, plan, runs, host)
     step = decode_phase(model, workload, plan, runs, host)
@@ -228,4 +243,5 @@ def estimate(
         decode_total=decode_total(model, workload, plan, runs, host),
         memory=memory,
         warnings=_warnings(model, workload, plan, memory, bubbles) + costs,
+        roofline_only=roofline_only,
     )

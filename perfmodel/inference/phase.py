@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.inference.host import HOST_ROW, HostTime
+from perfmodel.inference.offload import SLOWEST, TRANSFER_ROW, Transfer
 from perfmodel.inference.overlap import exposed
 from perfmodel.kernels.kernel_time import Bound, KernelTime, bound_times
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, is_array, maximum
@@ -163,18 +164,32 @@ def phase_cost(
     mask: Array | None = None,
     host: HostTime | None = None,
     overlap: float = 0.0,
+    transfer: Transfer | None = None,
 ) -> PhaseCost:
-    """Price and sum the operators of a phase, and the host's time in each step of it.
+    """Price and sum the operators of a phase, the host's time in each step of it, and transfers.
 
     ``overlap``: the share of the exchanges that may run behind other kernels (`exposed`).
     """
+    priced = exposed([(operator, device.time(operator)) for operator in operators], overlap)
+    return sum_cost(priced, mask, host, transfer)
+
+
+def sum_cost(
+    priced: Iterable[tuple[Operator, KernelTime]],
+    mask: Array | None = None,
+    host: HostTime | None = None,
+    transfer: Transfer | None = None,
+) -> PhaseCost:
+    """Sum priced operators, with the host's time in each step and what each step transfers."""
     rows = []
     step_s: Quantity = 0.0
-    for operator, kernel in exposed([(o, device.time(o)) for o in operators], overlap):
+    for operator, kernel in priced:
         step_s = step_s + operator.count * kernel.time_s
         rows.append(operator_cost(operator, kernel, mask))
     if host is not None:
         rows.append(_host_cost(host, step_s, mask))
+    if transfer is not None:
+        rows.append(_transfer_cost(transfer, step_s, mask))
     return PhaseCost(tuple(rows), sum((row.cost for row in rows), Cost()))
 
 
@@ -192,6 +207,52 @@ def _host_cost(host: HostTime, step_s: Quantity, mask: Array | None) -> Operator
         source=f"engine {host.engine}",
         cost=cost,
     )
+
+
+def _transfer_cost(transfer: Transfer, step_s: Quantity, mask: Array | None) -> OperatorCost:
+    seconds = total_of(transfer.added_s(step_s), 1, mask)
+    moved = total_of(transfer.bytes, 1, mask)
+    shape: Shape = {"kv_in": transfer.kv_in, "kv_out": transfer.kv_out,
+                    "weights_in": transfer.weights_in}  # fmt: skip
+    cost = Cost(
+        time_s=seconds,
+        low_s=seconds,
+        high_s=SLOWEST * seconds,
+        roof_s=seconds,
+        wire_bytes=moved,
+        network_bound_s=seconds,
+    )
+    return OperatorCost(
+        name=TRANSFER_ROW,
+        count=1,
+        shape=shape if mask is None else _first_step(shape),
+        arithmetic="none",
+        source="assumed",
+        cost=cost,
+        steps=1 if mask is None else _steps(mask),
+    )
+
+
+def mean(first: PhaseCost, second: PhaseCost, share: Quantity) -> PhaseCost:
+    """The same operators at other sizes, ``share`` of the time as ``first``, else as ``second``."""
+
+    def between(a: Quantity, b: Quantity) -> Quantity:
+        return share * a + (1 - share) * b
+
+    def blend(a: Cost, b: Cost) -> Cost:
+        return Cost(**{f.name: between(getattr(a, f.name), getattr(b, f.name))
+                       for f in fields(Cost)})  # fmt: skip
+
+    rows = tuple(
+        replace(
+            a,
+            shape={name: between(size, b.shape[name]) for name, size in a.shape.items()},
+            cost=blend(a.cost, b.cost),
+            steps=between(a.steps, b.steps),
+        )
+        for a, b in zip(first.operators, second.operators, strict=True)
+    )
+    return PhaseCost(rows, blend(first.total, second.total))
 
 
 def add(first: PhaseCost, second: PhaseCost) -> PhaseCost:

@@ -9,15 +9,21 @@ import numpy as np
 from perfmodel.errors import InputError
 from perfmodel.inference.format_choice import as_stored, resolve_formats
 from perfmodel.inference.format_notes import exchange_notes
+from perfmodel.inference.kv_checks import check_kv_store
 from perfmodel.inference.layout import check_layout, check_microbatches, layout_of
+from perfmodel.inference.offload import Offload, offload_of
 from perfmodel.operators.format_bytes import Formats
 from perfmodel.operators.quantity import Quantity, ceil_div
+from perfmodel.operators.record import Phase
 from perfmodel.operators.sharding import Parallel, check_parallel
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.engine import Engine, Limits, load_engine
 from perfmodel.specs.hardware import Hardware
 from perfmodel.specs.model import Model
 from perfmodel.specs.workload import Workload
+
+SINKS = 4
+"""First tokens that StreamingLLM keeps (arXiv 2309.17453: four suffice)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,17 @@ class Plan:
     notes: tuple[str, ...]
     model: Model
     """The model, its weights stored as the deployment says: what steps and memory are made of."""
+    offload: Offload
+
+    def kept_tokens(self, phase: Phase) -> int | None:
+        """Earlier tokens that full attention finds at most; the new one is kept beside them.
+
+        StreamingLLM forgets at every step, a budget once the prompt is read.
+        """
+        d = self.deployment
+        if d.kv_window is not None:
+            return (d.kv_sinks or 0) + d.kv_window - 1
+        return d.kv_budget - 1 if d.kv_budget is not None and phase == "decode" else None
 
     def replica_sequences(self, workload: Workload) -> Quantity:
         """Sequences of the fullest data-parallel replica."""
@@ -76,6 +93,13 @@ def _check_positions(model: Model, workload: Workload) -> None:
         )
 
 
+def _sinks(deployment: Deployment) -> int | None:
+    """Four where StreamingLLM is on and nothing is said: what its paper found to be enough."""
+    if deployment.kv_window is None or deployment.kv_sinks is not None:
+        return deployment.kv_sinks
+    return SINKS
+
+
 def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: Deployment) -> Plan:
     """Resolve a deployment.
 
@@ -90,6 +114,7 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
     formats, weights, notes = resolve_formats(model, hardware, deployment)
     notes = (*notes, *exchange_notes(formats, parallel))
     engine = load_engine(deployment.engine)
+    check_kv_store(model, hardware, workload, deployment, engine)
     chunk = workload.prefill_chunk or engine.kernels.micro_batch_tokens
     check_microbatches(deployment, workload, chunk)
     limits = _limits(deployment, engine, hardware, _largest_replica_batch(workload, parallel.dp))
@@ -104,10 +129,21 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
             "block_size": deployment.block_size or engine.block_size,
             "gpu_memory_utilization": deployment.gpu_memory_utilization
             or engine.gpu_memory_utilization,
+            "kv_sinks": _sinks(deployment),
             "max_num_seqs": limits.max_num_seqs,
             "max_num_batched_tokens": limits.max_num_batched_tokens,
         }
     )
     own = deployment.max_num_seqs or engine.default_limits(hardware).max_num_seqs
-    stated = deployment.max_num_seqs
-    return Plan(understood, parallel, formats, engine, limits, own, stated, notes, model)
+    return Plan(
+        deployment=understood,
+        parallel=parallel,
+        formats=formats,
+        engine=engine,
+        limits=limits,
+        own_max_num_seqs=own,
+        stated_max_num_seqs=deployment.max_num_seqs,
+        notes=notes,
+        model=model,
+        offload=offload_of(hardware, deployment),
+    )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from perfmodel.inference.estimate import Estimate, Phase
+from perfmodel.inference.kv_report import KvReport, kv_report
 from perfmodel.inference.memory import Memory
 from perfmodel.inference.phase import OperatorCost
 from perfmodel.operators.quantity import Quantity
@@ -82,6 +84,20 @@ def _integer(value: float) -> int | float:
     return int(value) if value.is_integer() else value
 
 
+def kv_record(report: KvReport) -> dict[str, Any]:
+    """The KV store: layouts, what vLLM's pool sets aside and logs, chunks, swapping."""
+    record = asdict(report)
+    return {name: _plain_record(value) for name, value in record.items()}
+
+
+def _plain_record(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain_record(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain_record(item) for item in value]
+    return plain(value)
+
+
 def memory_record(memory: Memory) -> dict[str, Any]:
     """Memory per GPU."""
     return {
@@ -97,6 +113,8 @@ def memory_record(memory: Memory) -> dict[str, Any]:
         "fits": plain(memory.fits),
         "max_sequences": plain(memory.max_sequences),
         "max_context": plain(memory.max_context),
+        "kv_outside_bytes": plain(memory.kv_outside_bytes),
+        "weights_outside_bytes": plain(memory.weights_outside_bytes),
     }
 
 
@@ -122,5 +140,6 @@ def estimate_record(result: Estimate) -> dict[str, Any]:
         "prefill": phase_record(result.prefill),
         "decode": phase_record(result.decode),
         "memory": memory_record(result.memory),
+        "kv_store": kv_record(kv_report(result)),
         "warnings": list(result.warnings),
     }

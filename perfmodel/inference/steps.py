@@ -8,11 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.inference.host import HostTime
-from perfmodel.inference.phase import Cost, Device, PhaseCost, add, join, phase_cost
+from perfmodel.inference.offload import Transfer
+from perfmodel.inference.phase import Cost, Device, PhaseCost, add, join, mean, phase_cost
 from perfmodel.inference.plan import Plan
+from perfmodel.inference.stages import stage_weights
+from perfmodel.operators.cache import cache_bytes
 from perfmodel.operators.context import Step
-from perfmodel.operators.quantity import Array, Quantity, as_quantity, clip
-from perfmodel.operators.record import Operator
+from perfmodel.operators.quantity import Array, Quantity, as_quantity, clip, is_array
+from perfmodel.operators.record import Operator, Phase
 from perfmodel.operators.sharding import stage_layers
 from perfmodel.operators.step import body_operators, head_operators, step_operators
 from perfmodel.specs.engine_timing import Host
@@ -48,6 +51,43 @@ class StepSet:
     """Further steps of the set before, which was cut to bound memory."""
     hosted: bool = True
     """False for a part of a step whose host time is counted with the other part."""
+    transfer: Transfer | None = None
+    """What each step moves to and from the device."""
+
+
+def made_step(
+    plan: Plan,
+    phase: Phase,
+    sequences: Quantity,
+    new: Quantity,
+    cached: Quantity,
+    logits: Quantity = 1,
+) -> Step:
+    """A step of a replica under what the plan keeps of the tokens before."""
+    return Step(phase, sequences, new, cached, logits, plan.kept_tokens(phase))
+
+
+def step_transfer(
+    model: Model, step: Step, plan: Plan, part: Part | None = None
+) -> Transfer | None:
+    """What the offload makes a step, or a part of it, move; None where all lies on the device."""
+    offload = plan.offload
+    if not offload.active:
+        return None
+    stages = list(stage_weights(model, plan))
+    if part is not None:
+        stages = [stages[part.stage]]
+    layers = tuple(layer for local, _ in stages for layer in local)
+    ins: Quantity = 0.0
+    outs: Quantity = 0.0
+    for alike in step.parts:
+        read = cache_bytes(layers, alike.cached, plan.formats.cache, cap=alike.kept)
+        written = cache_bytes(layers, alike.new, plan.formats.cache)
+        ins = ins + offload.kv_share * alike.sequences * read
+        outs = outs + offload.kv_share * alike.sequences * written
+    # Every stage reads its own weights from the host, one stage after the other.
+    weights = sum(min(offload.weights_bytes, stored) for _, stored in stages)
+    return Transfer(offload, ins, outs, weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +130,11 @@ def _chunked_body(
     for index in _slabs(chunks, settings):
         starts = chunk * index
         sizes = clip(new - starts, 0, chunk)
-        step = Step("prefill", sequences, sizes, cached + starts)
+        step = made_step(plan, "prefill", sequences, sizes, cached + starts)
         mask = (np.asarray(sizes) > 0).astype(np.float64)
-        yield StepSet(_body(model, step, plan, part), sequences, mask, continues=bool(index[0]))
+        moved = step_transfer(model, step, plan, part)
+        body = _body(model, step, plan, part)
+        yield StepSet(body, sequences, mask, bool(index[0]), transfer=moved)
 
 
 def chunk_of(workload: Workload, plan: Plan) -> int | None:
@@ -103,15 +145,19 @@ def chunk_of(workload: Workload, plan: Plan) -> int | None:
 def prefill_steps(
     model: Model, workload: Workload, plan: Plan, part: Part | None = None
 ) -> list[StepSet]:
-    """The steps of the whole batch's prefill, or a part's: one, or the chunks and the head."""
+    """The steps of the whole batch's prefill, or a part's: one, or the chunks and the head.
+
+    Every prompt finds its prefix.
+    """
     new = as_quantity(workload.prompt - workload.cached_prefix)
     sequences = _sequences(workload, plan, part)
-    step = Step("prefill", sequences, new, workload.cached_prefix)
+    step = made_step(plan, "prefill", sequences, new, workload.cached_prefix)
     has_head = part is None or part.is_last(plan)
     head = head_operators(model, step, plan.formats, plan.parallel) if has_head else ()
     chunk = chunk_of(workload, plan)
     if chunk is None:
-        return [StepSet(_body(model, step, plan, part) + head, sequences)]
+        moved = step_transfer(model, step, plan, part)
+        return [StepSet(_body(model, step, plan, part) + head, sequences, transfer=moved)]
     body = _chunked_body(model, workload, plan, chunk, part)
     return [*body, StepSet(head, sequences, hosted=False)]
 
@@ -132,7 +178,8 @@ def price(
             layers = len(stage_layers(model, plan.parallel.pp)[part.stage])
         fixed = part is None or part.is_last(plan)
         time = HostTime(host, plan.engine.name, layers, steps.sequences, fixed)
-    return phase_cost(steps.operators, device, steps.mask, time, plan.deployment.comm_overlap)
+    overlap = plan.deployment.comm_overlap
+    return phase_cost(steps.operators, device, steps.mask, time, overlap, steps.transfer)
 
 
 def prefill(
@@ -143,7 +190,28 @@ def prefill(
     host: Host | None = None,
     part: Part | None = None,
 ) -> PhaseCost:
-    """Prefill of the whole batch, up to the first output token, or a part's share of it."""
+    """Prefill of the whole batch, up to the first output token, or a part's share of it.
+
+    Where a share of the prompts finds the prefix, it is the mean of a prefill that does and one
+    that doesn't: exact for one prompt, and for the work of any number.
+    """
+    hits = as_quantity(workload.prefix_hits)
+    found = workload.model_copy(update={"prefix_share": None})
+    missing = found.model_copy(update={"cached_prefix": 0})
+    if not is_array(hits) and hits in (0, 1):
+        return _prefill(model, found if hits else missing, plan, device, host, part)
+    first, second = (_prefill(model, each, plan, device, host, part) for each in (found, missing))
+    return mean(first, second, hits)
+
+
+def _prefill(
+    model: Model,
+    workload: Workload,
+    plan: Plan,
+    device: Device,
+    host: Host | None,
+    part: Part | None,
+) -> PhaseCost:
     total = PhaseCost((), Cost())
     before = PhaseCost((), Cost())
     for steps in prefill_steps(model, workload, plan, part):
@@ -155,17 +223,31 @@ def prefill(
     return join(total, before)
 
 
-def _decode_operators(
-    model: Model, plan: Plan, sequences: Quantity, cached: Quantity, part: Part | None
+def operators_of(
+    model: Model, step: Step, plan: Plan, part: Part | None = None
 ) -> tuple[Operator, ...]:
+    """The operators of a whole step of a replica, the head's too, or a part's share of them."""
     return step_operators(
         model,
-        Step("decode", sequences, 1, cached),
+        step,
         plan.formats,
         plan.parallel,
         fused_attention=plan.deployment.attention == "fused",
         stage=None if part is None else part.stage,
     )
+
+
+def _decode_set(
+    model: Model,
+    plan: Plan,
+    sequences: Quantity,
+    cached: Quantity,
+    mask: Array | None = None,
+    part: Part | None = None,
+) -> StepSet:
+    step = made_step(plan, "decode", sequences, 1, cached)
+    moved = step_transfer(model, step, plan, part)
+    return StepSet(operators_of(model, step, plan, part), sequences, mask, transfer=moved)
 
 
 def mean_cached(workload: Workload) -> Quantity:
@@ -197,7 +279,7 @@ def mean_decode_step(
     if plan.engine.kernels.static_cache:
         whole = plan.deployment.max_model_len or as_quantity(workload.prompt + workload.output)
         cached = whole - 1
-    return StepSet(_decode_operators(model, plan, sequences, cached, part), sequences)
+    return _decode_set(model, plan, sequences, cached, part=part)
 
 
 def decode_step(
@@ -231,7 +313,6 @@ def decode_all(
     for index in _slabs(longest, settings):
         mask = (index < steps).astype(np.float64)
         cached = _cached(workload, plan, prompt + index)
-        operators = _decode_operators(model, plan, sequences, cached, part)
-        priced = price(StepSet(operators, sequences, mask), model, plan, device, host, part)
-        total = total + priced.total
+        steps_at = _decode_set(model, plan, sequences, cached, mask, part)
+        total = total + price(steps_at, model, plan, device, host, part).total
     return total
