@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.inference.engine_kernels import EngineDevice
+from perfmodel.inference.execution import Started, how_started, kernels_of, launch_notes
 from perfmodel.inference.memory import Memory, memory_use
 from perfmodel.inference.phase import Cost, Device, PhaseCost
 from perfmodel.inference.plan import Plan, make_plan
@@ -33,6 +34,8 @@ class Phase:
     cost: PhaseCost
     tokens: Quantity
     """Tokens that the phase processes over the whole deployment."""
+    started: Started | list[Started]
+    """How its kernels are started; a list over the settings of arrays."""
     ridge_point: float
     """FLOP/byte where the main arithmetic's peak meets the memory bandwidth."""
 
@@ -124,7 +127,7 @@ class Estimate:
 
 
 def _warnings(model: Model, workload: Workload, plan: Plan, memory: Memory) -> tuple[str, ...]:
-    notes = list(plan.notes)
+    notes = [*plan.notes, *launch_notes(plan, workload)]
     longest = int(np.max(np.asarray(workload.prompt + workload.output)))
     if model.max_positions is not None and longest > model.max_positions:
         notes.append(
@@ -172,7 +175,9 @@ def device_model(hardware: Hardware, plan: Plan, *, roofline_only: bool = False)
         return DeviceModel(hardware, None)
     stack = plan.deployment.stack or plan.engine.stack
     choice = None if stack == GENERIC else choose_calibration(hardware, stack)
-    return DeviceModel(hardware, load_calibration(), plan.deployment.execution, choice)
+    execution: Literal["graph", "eager"] = plan.deployment.execution or "graph"
+    launch = plan.engine.graph.launch_us
+    return DeviceModel(hardware, load_calibration(), execution, choice, plan.flash, launch)
 
 
 def estimate(
@@ -203,7 +208,7 @@ def estimate(
     runs: Device = device
     host = None
     if not roofline_only:
-        runs, host = EngineDevice(device, plan.engine.kernels), plan.engine.host
+        runs, host = EngineDevice(device, kernels_of(plan)), plan.engine.host
     memory = memory_use(model, hardware, workload, plan)
     new_tokens = workload.batch * (workload.prompt - workload.cached_prefix)
     ridge = _ridge_point(plan, device)
@@ -213,8 +218,18 @@ def estimate(
         workload=workload,
         plan=plan,
         calibration=device.label,
-        prefill=Phase(prefill(model, workload, plan, runs, host), new_tokens, ridge),
-        decode=Phase(decode_step(model, workload, plan, runs, host), workload.batch, ridge),
+        prefill=Phase(
+            prefill(model, workload, plan, runs, host),
+            new_tokens,
+            how_started(plan, workload, "prefill"),
+            ridge,
+        ),
+        decode=Phase(
+            decode_step(model, workload, plan, runs, host),
+            workload.batch,
+            how_started(plan, workload, "decode"),
+            ridge,
+        ),
         decode_total=decode_all(model, workload, plan, runs, host),
         memory=memory,
         warnings=_warnings(model, workload, plan, memory),

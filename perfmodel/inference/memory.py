@@ -13,6 +13,7 @@ from perfmodel.inference.activations import (
     fixed_peak_bytes,
     most_sequences,
 )
+from perfmodel.inference.memory_rule import Reserve
 from perfmodel.inference.plan import Plan
 from perfmodel.operators.cache import STATE_BYTES, Allocate, as_stored, cache_bytes, state_bytes
 from perfmodel.operators.quantity import Quantity, as_quantity, is_array, round_up
@@ -120,6 +121,13 @@ def outside_bytes(plan: Plan) -> float:
     return GIB * (outside.one_gpu if plan.parallel.gpus == 1 else outside.several_gpus)
 
 
+def reserve(hardware: Hardware, plan: Plan) -> Reserve:
+    """The device's memory under the engine's rule."""
+    share = plan.deployment.gpu_memory_utilization or 1.0
+    rule = plan.engine.memory_rule
+    return Reserve(rule, share, float(hardware.capacity_bytes), outside_bytes(plan))
+
+
 def _stages(model: Model, plan: Plan) -> list[_Stage]:
     stages = []
     for index, whole in enumerate(stage_layers(model, plan.parallel.pp)):
@@ -173,8 +181,7 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     sequences = plan.replica_sequences(workload)
     stages = _stages(model, plan)
     allocate = allocator(plan, model, tokens)
-    utilisation = plan.deployment.gpu_memory_utilization or 1.0
-    usable = utilisation * hardware.capacity_bytes - outside_bytes(plan)
+    keeps = reserve(hardware, plan)
     activation = activation_peak_bytes(model, workload, plan)
 
     def demand(stage: _Stage, length: Quantity, of: Allocate) -> Quantity:
@@ -183,14 +190,14 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
 
     def spare(stage: _Stage, length: Quantity) -> Quantity:
         """What is left beside everything; negative where it doesn't fit."""
-        room = usable - activation - stage.weights_bytes
+        room = keeps.room_bytes(stage.weights_bytes, activation)
         return room - sequences * demand(stage, length, allocate)
 
     tightest = min(stages, key=lambda s: float(np.min(spare(s, tokens))))
     shape = np.shape(spare(tightest, tokens))
-    beside = usable - fixed_peak_bytes(model, workload, plan)
+    fixed = fixed_peak_bytes(model, workload, plan)
     most = [
-        most_sequences(beside - s.weights_bytes, demand(s, tokens, allocate), model, plan)
+        most_sequences(keeps, s.weights_bytes, fixed, demand(s, tokens, allocate), model, plan)
         for s in stages
     ]
 
@@ -205,7 +212,7 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
         kv_bytes=sequences * demand(tightest, tokens, allocate),
         kv_stored_bytes=sequences * demand(tightest, tokens, as_stored),
         activation_bytes=activation,
-        reserved_bytes=(1 - utilisation) * hardware.capacity_bytes + outside_bytes(plan),
+        reserved_bytes=keeps.reserved_bytes(tightest.weights_bytes, activation),
         capacity_bytes=hardware.capacity_bytes,
         fits=fits if fits.ndim else bool(fits),
         max_sequences=plan.parallel.dp * _floor(np.minimum.reduce(np.broadcast_arrays(*most))),

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfmodel.inference.engine_kernels import EngineDevice
+from perfmodel.inference.execution import ahead_of_device, beyond_graphs
 from perfmodel.inference.host import HostTime
 from perfmodel.inference.phase import Cost, Device, PhaseCost, add, join, phase_cost
 from perfmodel.inference.plan import Plan
+from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.context import Step
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, clip
 from perfmodel.operators.record import Operator
@@ -45,13 +48,21 @@ class StepSet:
     """(…, steps): which steps take place; None: one step without a trailing axis."""
     continues: bool = False
     """Further steps of the set before, which was cut to bound memory."""
+    tokens: Quantity | None = None
+    """In each step of a prefill; None for decode steps."""
     hosted: bool = True
     """False for a part of a step whose host time is counted with the other part."""
 
 
 def _body(model: Model, step: Step, plan: Plan) -> tuple[Operator, ...]:
-    fused = plan.deployment.attention == "fused"
-    return body_operators(model, step, plan.formats, plan.parallel, fused_attention=fused)
+    return body_operators(
+        model,
+        step,
+        plan.formats,
+        plan.parallel,
+        fused_attention=plan.deployment.attention != "unfused",
+        fusion=plan.deployment.fusion,
+    )
 
 
 def _chunked_body(model: Model, workload: Workload, plan: Plan, chunk: int) -> Iterator[StepSet]:
@@ -66,7 +77,8 @@ def _chunked_body(model: Model, workload: Workload, plan: Plan, chunk: int) -> I
         sizes = clip(new - starts, 0, chunk)
         step = Step("prefill", sequences, sizes, cached + starts)
         mask = (np.asarray(sizes) > 0).astype(np.float64)
-        yield StepSet(_body(model, step, plan), sequences, mask, continues=bool(index[0]))
+        operators = _body(model, step, plan)
+        yield StepSet(operators, sequences, mask, bool(index[0]), as_quantity(step.tokens))
 
 
 def prefill_steps(model: Model, workload: Workload, plan: Plan) -> list[StepSet]:
@@ -77,10 +89,11 @@ def prefill_steps(model: Model, workload: Workload, plan: Plan) -> list[StepSet]
     new = as_quantity(workload.prompt - workload.cached_prefix)
     sequences = plan.replica_sequences(workload)
     step = Step("prefill", sequences, new, workload.cached_prefix)
-    head = head_operators(model, step, plan.formats, plan.parallel)
-    chunk = workload.prefill_chunk or plan.engine.kernels.micro_batch_tokens
+    fusion = plan.deployment.fusion
+    head = head_operators(model, step, plan.formats, plan.parallel, fusion=fusion)
+    chunk = plan.prefill_chunk(workload)
     if chunk is None:
-        return [StepSet(_body(model, step, plan) + head, sequences)]
+        return [StepSet(_body(model, step, plan) + head, sequences, tokens=step.tokens)]
     body = _chunked_body(model, workload, plan, chunk)
     return [*body, StepSet(head, sequences, hosted=False)]
 
@@ -89,8 +102,24 @@ def price(steps: StepSet, model: Model, plan: Plan, device: Device, host: Host |
     """Price a set of steps; ``host`` None leaves the host's time out."""
     time = None
     if host is not None and steps.hosted:
-        time = HostTime(host, plan.engine.name, len(model.layers), steps.sequences)
-    return phase_cost(steps.operators, device, steps.mask, time)
+        issue = _issue_s(steps, plan, device)
+        time = HostTime(host, plan.engine.name, len(model.layers), steps.sequences, issue)
+    return phase_cost(steps.operators, _launching(steps, plan, device), steps.mask, time)
+
+
+def _launching(steps: StepSet, plan: Plan, device: Device) -> Device:
+    """The device, launching kernel by kernel where a decode batch is beyond the graphs."""
+    alone = beyond_graphs(plan, steps.sequences) if steps.tokens is None and steps.hosted else 0
+    if isinstance(device, DeviceModel | EngineDevice) and np.any(np.asarray(alone) > 0):
+        return device.launched(alone)
+    return device
+
+
+def _issue_s(steps: StepSet, plan: Plan, device: Device) -> Quantity:
+    """What issuing a kernel takes a host that runs ahead of the device; 0 where graphs do."""
+    if steps.tokens is None or not isinstance(device, DeviceModel | EngineDevice):
+        return 0.0
+    return ahead_of_device(plan, steps.tokens) * device.issue_s("eager")
 
 
 def prefill(
@@ -112,8 +141,14 @@ def _decode_operators(
     model: Model, plan: Plan, sequences: Quantity, cached: Quantity
 ) -> tuple[Operator, ...]:
     step = Step("decode", sequences, 1, cached)
-    fused = plan.deployment.attention == "fused"
-    return step_operators(model, step, plan.formats, plan.parallel, fused_attention=fused)
+    return step_operators(
+        model,
+        step,
+        plan.formats,
+        plan.parallel,
+        fused_attention=plan.deployment.attention != "unfused",
+        fusion=plan.deployment.fusion,
+    )
 
 
 def mean_cached(workload: Workload) -> Quantity:

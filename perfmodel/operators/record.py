@@ -23,6 +23,7 @@ from perfmodel.specs.formats import Arithmetic
 
 Shape = dict[str, Quantity]
 Phase = Literal["prefill", "decode"]
+PartOf = Literal["", "experts", "quantise", "joined"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,8 +270,9 @@ class Elementwise(Operator):
     """Per token."""
     write_bytes: float
     """Per token."""
-    part_of: Literal["", "experts", "quantise"] = ""
-    """What a library's kernel may do in the same pass: then it takes no time of its own."""
+    part_of: PartOf = ""
+    """What a library's kernel may do in the same pass: then it takes no time of its own.
+    ``joined``: in its neighbour's kernel; it moves its bytes and launches nothing."""
 
     @property
     def shape(self) -> Shape:
