@@ -52,17 +52,17 @@ def _phase_column(phase: Phase) -> list[str]:
 HOW_STARTED = {
     "graph": "in a graph",
     "eager": "one by one",
-    "ahead": "ahead of the GPU",
+    "ahead": "ahead",
     "fitted": "as fitted",
 }
 """How a phase's kernels are started, in words."""
 
 
 def _launch_cells(phase: Phase) -> tuple[str, str]:
-    total = phase.cost.total
     started = HOW_STARTED[str(phase.started)]
-    saved = float(total.graph_saves_s)
-    return f"{whole(float(total.launches))}, {started}", seconds(saved) if saved else "nothing"
+    saved = float(phase.graphs_save_s)
+    kernels = whole(float(phase.cost.total.launches))
+    return f"{kernels} {started}", seconds(saved) if saved else "nothing"
 
 
 def phase_table(result: Estimate) -> Table:

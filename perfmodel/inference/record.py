@@ -78,7 +78,7 @@ def phase_record(phase: Phase) -> dict[str, Any]:
         "launch": {
             "kernels": plain(total.launches),
             "started": phase.started,
-            "graphs_save_s": plain(total.graph_saves_s),
+            "graphs_save_s": plain(phase.graphs_save_s),
         },
         "operators": [operator_record(row) for row in phase.cost.operators],
     }
