@@ -50,11 +50,8 @@ class Phase:
 
         Nothing where the host launches ahead of the device: there the kernels hide it.
         """
-        paid = np.asarray([how != "ahead" for how in np.ravel(self.started)], dtype=np.float64)
-        saves = self.cost.total.graph_saves_s
-        if isinstance(self.started, str):
-            return saves if paid[0] else 0.0 * saves
-        return as_quantity(saves * paid.reshape(np.shape(self.started)))
+        paid = as_quantity((np.asarray(self.started) != "ahead").astype(np.float64))
+        return self.cost.total.graph_saves_s * paid
 
     @property
     def tokens_per_s(self) -> Quantity:

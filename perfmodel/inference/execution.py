@@ -41,7 +41,8 @@ def ahead_of_device(plan: Plan, tokens: Quantity) -> Quantity:
 
 def _named(flags: Quantity, yes: Started, no: Started) -> Started | list[Started]:
     if is_array(flags):
-        return [yes if flag else no for flag in np.ravel(flags)]
+        named: list[Started] = np.where(np.asarray(flags) > 0, yes, no).tolist()
+        return named
     return yes if flags else no
 
 
