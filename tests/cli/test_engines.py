@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from perfmodel.specs.engine import engine_names, engine_path, load_engine
+from perfmodel.specs.engine import Engine, engine_names, engine_path, load_engine
 from tests.cli.runner import perfmodel
 
 ESTIMATE = ("estimate", "llama-3.1-8b", "--hardware", "h100-sxm", "--json")
@@ -29,6 +29,13 @@ def test_every_preset_states_a_source_for_each_group(name):
     assert shown.status == 0
     assert record["scheduler"]["policy"] in shown.out
     assert max(len(line) for line in shown.out.splitlines()) <= 80
+
+
+@pytest.mark.parametrize("name", engine_names())
+def test_the_json_is_a_preset_again(name):
+    record = perfmodel("engines", "show", name, "--json").record
+    text = yaml.safe_load(yaml.safe_dump(record))
+    assert Engine.parse(text, "again") == load_engine(name)
 
 
 def test_yaml_is_the_file_itself():

@@ -92,20 +92,25 @@ def test_decode_beyond_the_largest_graph_pays_launches():
 
 
 def test_a_prefill_ahead_of_the_device_takes_as_long_as_its_launches(engine_file):
-    """A small model's prompt of 600 tokens: N launches of 5 µs are longer than its kernels."""
+    """A small model's prompt of one token: N launches of 5 µs are longer than its kernels; those of
+    4,096 tokens are longer than their launches.
+    """
     silent = {"source": "test", "spread": 2.0}
-    captured = {"counted": True, "prefill_tokens": 4096, "source": "test"}
-    ahead = {**captured, "prefill_tokens": 512}
-    load = Workload(prompt=600, output=2)
-    free = estimate("qwen3-0.6b", "h100-sxm", load,
-                    Deployment(engine=engine_file(host=silent, graph=captured)))  # fmt: skip
-    bound = estimate("qwen3-0.6b", "h100-sxm", load,
-                     Deployment(engine=engine_file(host=silent, graph=ahead)))  # fmt: skip
+
+    def result(prompt, captured):
+        graph = {"counted": True, "prefill_tokens": captured, "source": "test"}
+        given = Deployment(engine=engine_file(host=silent, graph=graph))
+        return estimate("qwen3-0.6b", "h100-sxm", Workload(prompt=prompt, output=2), given)
+
+    free, bound = result(1, 4096), result(1, 0)
     assert (free.prefill.started, bound.prefill.started) == ("graph", "ahead")
-    kernels = free.prefill.cost.total.launches
-    assert bound.ttft_s == pytest.approx(max(free.ttft_s, kernels * LAUNCH))
+    launches = free.prefill.cost.total.launches * LAUNCH
+    assert free.ttft_s < launches
+    assert bound.ttft_s == pytest.approx(launches)
     assert bound.prefill.graphs_save_s == 0
     assert bound.prefill.cost.operators[-1].name == HOST_ROW
+    assert bound.decode.time_s == free.decode.time_s
+    assert result(4096, 0).ttft_s == pytest.approx(result(4096, 4096).ttft_s)
 
 
 def test_an_engine_without_graphs_launches_at_its_own_cost(engine_file):
@@ -128,6 +133,16 @@ def test_graphs_are_refused_where_none_are_captured():
             "h100-sxm",
             deployment=Deployment(engine="lmdeploy", execution="graph"),
         )
+
+
+def test_arrays_of_several_axes_name_each_setting():
+    load = Workload(batch=np.array([[1], [600]]), prompt=np.array([8, 4096]), output=2)
+    result = estimate("qwen3-0.6b", "h200-sxm", load)
+    assert result.prefill.started == [["graph", "ahead"], ["ahead", "ahead"]]
+    assert np.asarray(result.prefill.graphs_save_s > 0).tolist() == [[True, False], [False, False]]
+    assert result.decode.started == [["graph"], ["eager"]]
+    record = estimate_record(result)
+    assert record["decode"]["launch"]["started"] == [["graph"], ["eager"]]
 
 
 def test_fitted_presets_hold_their_launches():
