@@ -50,6 +50,22 @@ def _phase_column(phase: Phase) -> list[str]:
     ]
 
 
+HOW_STARTED = {
+    "graph": "in a graph",
+    "eager": "one by one",
+    "ahead": "ahead",
+    "fitted": "as fitted",
+}
+"""How a phase's kernels are started, in words."""
+
+
+def _launch_cells(phase: Phase) -> tuple[str, str]:
+    started = HOW_STARTED[str(phase.started)]
+    saved = float(phase.graphs_save_s)
+    kernels = whole(float(phase.cost.total.launches))
+    return f"{kernels} {started}", seconds(saved) if saved else "nothing"
+
+
 def phase_table(result: Estimate) -> Table:
     """Prefill and decode side by side."""
     context = whole(float(result.workload.prompt) + float(result.workload.output) / 2)
@@ -66,6 +82,9 @@ def phase_table(result: Estimate) -> Table:
     for label, first, second in zip(
         labels, _phase_column(result.prefill), _phase_column(result.decode), strict=True
     ):
+        made.add_row(label, first, second)
+    cells = zip(_launch_cells(result.prefill), _launch_cells(result.decode), strict=True)
+    for label, (first, second) in zip(("Kernels launched", "Graphs save"), cells, strict=True):
         made.add_row(label, first, second)
     return made
 

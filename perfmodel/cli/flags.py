@@ -158,12 +158,19 @@ ENGINE = (
         "(default: the engine's or the device's).", _ENGINE,
     ),
     _flag(
-        "execution", "--execution", Literal["graph", "eager"],
-        "graph or eager: kernels replayed, or launched one by one.", _ENGINE,
+        "execution", "--execution", Literal["graph", "eager"] | None,
+        "graph or eager: kernels replayed, or launched one by one (default: the engine's).",
+        _ENGINE,
     ),
     _flag(
-        "attention", "--attention", Literal["fused", "unfused"] | None,
-        "fused or unfused: scores stay on chip, or don't (default: the engine's).", _ENGINE,
+        "attention", "--attention", Literal["fused", "unfused", "flash2", "flash3"] | None,
+        "fused or unfused: scores stay on chip, or don't; flash2 or flash3: that FlashAttention "
+        "(default: the engine's).", _ENGINE,
+    ),
+    _flag(
+        "fusion", "--fusion", Literal["none", "engine", "full"],
+        "none, engine or full: which elementwise passes share a kernel, as one operation at a "
+        "time, as engines do, or as a compiler.", _ENGINE,
     ),
     _flag(
         "gpu_memory_utilization", "--gpu-memory-utilization", float | None,

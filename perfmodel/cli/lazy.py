@@ -17,6 +17,7 @@ COMMANDS = {
     "calibrate": "Measure kernels on a device and fit their models: run.",
     "models": "Models that perfmodel knows: list, show.",
     "hardware": "Accelerators that perfmodel knows: list, show, check.",
+    "engines": "Serving engines' presets: list, show, copy to change.",
     "validate": "Predictions against measured tables: kernels.",
 }
 """Name of each command and its line in the help. Its module holds a typer ``app``."""

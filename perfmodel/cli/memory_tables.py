@@ -157,8 +157,14 @@ def _activation_note(result: Estimate) -> str:
 
 
 def _reserve_note(result: Estimate) -> str:
-    share = result.plan.deployment.gpu_memory_utilization
-    return f"beyond {share:g} of the device, driver, communication"
+    share = result.plan.deployment.gpu_memory_utilization or 1.0
+    beyond = {
+        "total": f"beyond {share:g} of the device",
+        "static": f"beyond {share:g} for weights and cache, less the activations",
+        "free": f"beyond {share:g} of what weights and activations leave",
+        "free_after_weights": f"beyond {share:g} of what weights leave, less the activations",
+    }
+    return f"{beyond[result.plan.engine.memory_rule]}; driver, communication"
 
 
 def _weights_note(result: Estimate) -> str:

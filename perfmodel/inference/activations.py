@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfmodel.inference.memory_rule import Reserve
 from perfmodel.inference.plan import Plan
 from perfmodel.operators.quantity import Quantity, maximum, minimum
 from perfmodel.operators.sharding import local_layer
@@ -35,7 +36,7 @@ def scores_bytes(model: Model, workload: Workload, plan: Plan) -> Quantity:
 
     The tokens of a step, at most the engine's budget, each against the whole prompt.
     """
-    if plan.deployment.attention == "fused":
+    if plan.deployment.attention != "unfused":
         return 0.0
     local = (local_layer(layer, plan.parallel).mixer for layer in set(model.layers))
     heads = [m.heads for m in local if isinstance(m, Attention | LatentAttention)]
@@ -61,17 +62,27 @@ def activation_peak_bytes(model: Model, workload: Workload, plan: Plan) -> Quant
     return limit * logits_bytes(model, plan) + fixed_peak_bytes(model, workload, plan)
 
 
-def most_sequences(room: Quantity, per_sequence: Quantity, model: Model, plan: Plan) -> Quantity:
-    """Sequences of a replica that fit into ``room`` beside the fixed peak, not rounded.
+def most_sequences(
+    keeps: Reserve,
+    weights: Quantity,
+    fixed: Quantity,
+    per_sequence: Quantity,
+    model: Model,
+    plan: Plan,
+) -> Quantity:
+    """Sequences of a replica that fit beside ``weights`` and the ``fixed`` peak, not rounded.
 
     Up to the engine's own limit the logits of the limit are set aside whatever the batch; each
     sequence beyond it needs its own. A limit that the user stated isn't passed.
     """
-    logits = logits_bytes(model, plan)
+    room, weight = keeps.without_logits(weights, fixed)
+    logits = weight * logits_bytes(model, plan)
     own = plan.stated_max_num_seqs or plan.own_max_num_seqs
-    within = (room - own * logits) / np.maximum(per_sequence, 1e-9)
+    each = np.maximum(per_sequence, 1e-9)
+    within = (room - own * logits) / each
+    ceiling = keeps.ceiling_bytes(weights) / each
     if plan.stated_max_num_seqs is not None:
-        return minimum(within, float(own))
+        return minimum(minimum(within, ceiling), float(own))
     beyond = room / (per_sequence + logits)
     most: Quantity = np.where(within <= own, within, np.maximum(beyond, own))
-    return most
+    return minimum(most, ceiling)

@@ -8,6 +8,7 @@ beyond it (scores in fp32, weights written out before a product) is time alone.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -140,6 +141,14 @@ class EngineDevice:
             network_s=network,
             roof_s=roof,
         )
+
+    def launched(self, eager_where: Quantity) -> EngineDevice:
+        """The same device where some settings launch their kernels one by one."""
+        return EngineDevice(self.device.launched(eager_where), self.kernels)
+
+    def issue_s(self, execution: Literal["graph", "eager"]) -> float:
+        """Seconds from launch to launch of kernels without work."""
+        return self.device.issue_s(execution)
 
     def _accumulate(self, operator: Operator) -> float:
         """The listed peak over the peak with FP16 accumulation, where the engine uses it."""

@@ -13,6 +13,7 @@ from perfmodel.inference.activations import (
     most_sequences,
 )
 from perfmodel.inference.kv_store import Held, KvStore, stated_length
+from perfmodel.inference.memory_rule import Reserve
 from perfmodel.inference.plan import Plan
 from perfmodel.inference.stages import stage_weights
 from perfmodel.operators.cache import cache_bytes
@@ -78,6 +79,13 @@ def outside_bytes(plan: Plan) -> float:
     return GIB * (outside.one_gpu if plan.parallel.gpus == 1 else outside.several_gpus)
 
 
+def reserve(hardware: Hardware, plan: Plan) -> Reserve:
+    """The device's memory under the engine's rule."""
+    share = plan.deployment.gpu_memory_utilization or 1.0
+    rule = plan.engine.memory_rule
+    return Reserve(rule, share, float(hardware.capacity_bytes), outside_bytes(plan))
+
+
 def _stages(model: Model, plan: Plan) -> list[_Stage]:
     """Each stage with the weights that stay on the device."""
     away = plan.offload.weights_bytes
@@ -122,20 +130,20 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     sequences = plan.replica_sequences(workload)
     stages = _stages(model, plan)
     store = KvStore(model, plan, workload)
-    utilisation = plan.deployment.gpu_memory_utilization or 1.0
-    usable = utilisation * hardware.capacity_bytes - outside_bytes(plan)
+    keeps = reserve(hardware, plan)
     activation = activation_peak_bytes(model, workload, plan)
 
     def spare(stage: _Stage, length: Quantity) -> Quantity:
         """What is left beside everything; negative where it doesn't fit."""
-        room = usable - activation - stage.weights_bytes
+        room = keeps.room_bytes(stage.weights_bytes, activation)
         return room - store.held(stage.layers, length).of(sequences)
 
     tightest = min(stages, key=lambda s: float(np.min(spare(s, tokens))))
     shape = np.shape(spare(tightest, tokens))
-    beside = usable - fixed_peak_bytes(model, workload, plan)
+    fixed = fixed_peak_bytes(model, workload, plan)
     most = [
-        _most(beside - s.weights_bytes, store.held(s.layers, tokens), model, plan) for s in stages
+        _most(keeps, s.weights_bytes, fixed, store.held(s.layers, tokens), model, plan)
+        for s in stages
     ]
 
     def fits_at(length: Quantity) -> np.ndarray:
@@ -150,7 +158,7 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
         kv_bytes=held.of(sequences),
         kv_stored_bytes=store.held(tightest.layers, tokens, stored=True).of(sequences),
         activation_bytes=activation,
-        reserved_bytes=(1 - utilisation) * hardware.capacity_bytes + outside_bytes(plan),
+        reserved_bytes=keeps.reserved_bytes(tightest.weights_bytes, activation),
         capacity_bytes=hardware.capacity_bytes,
         fits=fits if fits.ndim else bool(fits),
         max_sequences=plan.parallel.dp * _floor(np.minimum.reduce(np.broadcast_arrays(*most))),
@@ -168,12 +176,14 @@ def _growth(stage: _Stage, plan: Plan) -> float:
     return float(cache_bytes(stage.layers, 1, cache)) / plan.parallel.cache_shares
 
 
-def _most(room: Quantity, held: Held, model: Model, plan: Plan) -> Quantity:
-    """Sequences of a replica that fit into ``room`` beside the fixed peak, not rounded."""
-    alone = most_sequences(room, held.each, model, plan)
+def _most(
+    keeps: Reserve, weights: float, fixed: Quantity, held: Held, model: Model, plan: Plan
+) -> Quantity:
+    """Sequences of a replica that fit beside ``weights`` and the fixed peak, not rounded."""
+    alone = most_sequences(keeps, weights, fixed, held.each, model, plan)
     if not np.any(np.asarray(held.common) > 0):
         return alone
     # From the second that finds the prefix on, each takes less, and the prefix itself stays.
     each = held.each - held.hits * held.common
-    together = most_sequences(room - held.common, each, model, plan)
+    together = most_sequences(keeps, weights + held.common, fixed, each, model, plan)
     return where(held.hits * np.asarray(alone) >= 1, together, alone)

@@ -18,7 +18,14 @@ from perfmodel.inference.host import HostTime
 from perfmodel.inference.overlap import exposed
 from perfmodel.inference.phase import Device, PhaseCost, sum_cost
 from perfmodel.inference.plan import Plan
-from perfmodel.inference.steps import made_step, operators_of, step_transfer
+from perfmodel.inference.steps import (
+    StepSet,
+    issue_s,
+    launching,
+    made_step,
+    operators_of,
+    step_transfer,
+)
 from perfmodel.kernels.kernel_time import KernelTime
 from perfmodel.operators.context import Step
 from perfmodel.operators.quantity import Quantity, is_array, where
@@ -77,11 +84,15 @@ def step_cost(
     step = replace(taking[0], beside=tuple(taking[1:]))
     operators = operators_of(model, step, plan)
     floors = _alone(operators, taking, model, plan) if len(taking) > 1 else {}
-    priced = [_priced(operator, floors.get(i, []), device) for i, operator in enumerate(operators)]
+    sequences = sum((part.sequences for part in taking[1:]), start=taking[0].sequences)
+    prefills = any(part.phase == "prefill" for part in taking)
+    steps = StepSet(operators, sequences, tokens=step.tokens if prefills else None)
+    runs = launching(steps, plan, device)
+    priced = [_priced(operator, floors.get(i, []), runs) for i, operator in enumerate(operators)]
     time = None
     if host is not None:
-        sequences = sum((part.sequences for part in taking[1:]), start=taking[0].sequences)
-        time = HostTime(host, plan.engine.name, len(model.layers), sequences)
+        issue = issue_s(steps, plan, device)
+        time = HostTime(host, plan.engine.name, len(model.layers), sequences, issue)
     priced = exposed(priced, plan.deployment.comm_overlap)
     return sum_cost(priced, None, time, step_transfer(model, step, plan))
 

@@ -44,6 +44,12 @@ class Cost:
     memory_bound_s: Quantity = 0.0
     network_bound_s: Quantity = 0.0
     launch_bound_s: Quantity = 0.0
+    launches: Quantity = 0
+    """Kernels started."""
+    graph_saves_s: Quantity = 0.0
+    """What starting them in captured graphs saves, or would save, against one by one."""
+    reread_bytes: Quantity = 0.0
+    """Device-memory traffic beyond ``bytes``: keys and values that tiles read again."""
 
     def __add__(self, other: Cost) -> Cost:
         """Field by field.
@@ -145,6 +151,9 @@ def operator_cost(operator: Operator, kernel: KernelTime, mask: Array | None) ->
         "cache_bytes": operator.cache_bytes,
         "activation_bytes": operator.activation_bytes,
         "wire_bytes": operator.wire_bytes,
+        "launches": kernel.launches,
+        "graph_saves_s": kernel.saves_s,
+        "reread_bytes": kernel.reread_bytes,
     } | {f"{name}_bound_s": seconds for name, seconds in limits.items()}
     totals = {name: total_of(value, operator.count, mask) for name, value in values.items()}
     return OperatorCost(
@@ -183,18 +192,20 @@ def sum_cost(
     """Sum priced operators, with the host's time in each step and what each step transfers."""
     rows = []
     step_s: Quantity = 0.0
+    launches = 0
     for operator, kernel in priced:
         step_s = step_s + operator.count * kernel.time_s
+        launches += operator.count * kernel.launches
         rows.append(operator_cost(operator, kernel, mask))
     if host is not None:
-        rows.append(_host_cost(host, step_s, mask))
+        rows.append(_host_cost(host, step_s, launches, mask))
     if transfer is not None:
         rows.append(_transfer_cost(transfer, step_s, mask))
     return PhaseCost(tuple(rows), sum((row.cost for row in rows), Cost()))
 
 
-def _host_cost(host: HostTime, step_s: Quantity, mask: Array | None) -> OperatorCost:
-    seconds = total_of(host.added_s(step_s), 1, mask)
+def _host_cost(host: HostTime, step_s: Quantity, launches: int, mask: Array | None) -> OperatorCost:
+    seconds = total_of(host.added_s(step_s, launches), 1, mask)
     spread = host.host.spread
     cost = Cost(
         time_s=seconds, low_s=seconds / spread, high_s=seconds * spread, launch_bound_s=seconds

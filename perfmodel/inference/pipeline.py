@@ -25,7 +25,7 @@ import numpy as np
 
 from perfmodel.inference.phase import Cost, Device, OperatorCost, PhaseCost
 from perfmodel.inference.plan import Plan
-from perfmodel.inference.steps import Part, chunk_of, decode_all, decode_step, prefill
+from perfmodel.inference.steps import Part, decode_all, decode_step, prefill
 from perfmodel.operators.quantity import Quantity, as_quantity, maximum, minimum
 from perfmodel.specs.engine_timing import Host
 from perfmodel.specs.model import Model
@@ -58,7 +58,7 @@ class Flight:
         asked, total = plan.deployment.pp_microbatches, plan.replica_sequences(workload)
         sequences = _ceil(total, minimum(asked, total))
         groups = _ceil(total, sequences)
-        chunk = chunk_of(workload, plan)
+        chunk = plan.prefill_chunk(workload)
         new = as_quantity(workload.prompt - workload.cached_prefix)
         chunks: Quantity = 1 if chunk is None else _ceil(new, chunk)
         return cls(groups, sequences, maximum(groups * chunks / asked, 1.0), chunks)

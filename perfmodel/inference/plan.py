@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -12,12 +13,14 @@ from perfmodel.inference.format_notes import exchange_notes
 from perfmodel.inference.kv_checks import check_kv_store
 from perfmodel.inference.layout import check_layout, check_microbatches, layout_of
 from perfmodel.inference.offload import Offload, offload_of
+from perfmodel.kernels.flash import Flash, check_flash
 from perfmodel.operators.format_bytes import Formats
 from perfmodel.operators.quantity import Quantity, ceil_div
 from perfmodel.operators.record import Phase
 from perfmodel.operators.sharding import Parallel, check_parallel
 from perfmodel.specs.deployment import Deployment
-from perfmodel.specs.engine import Engine, Limits, load_engine
+from perfmodel.specs.engine import Engine, load_engine
+from perfmodel.specs.engine_groups import Limits
 from perfmodel.specs.hardware import Hardware
 from perfmodel.specs.model import Model
 from perfmodel.specs.workload import Workload
@@ -44,6 +47,20 @@ class Plan:
     model: Model
     """The model, its weights stored as the deployment says: what steps and memory are made of."""
     offload: Offload
+    own_utilisation: float = 1.0
+    """The engine's default share of the device memory."""
+    graph_batch: int | None = None
+    """The largest decode batch that the engine captures; None: any."""
+
+    @property
+    def flash(self) -> Flash | None:
+        """The FlashAttention that was asked for by name."""
+        named: dict[str | None, Flash] = {"flash2": "flash2", "flash3": "flash3"}
+        return named.get(self.deployment.attention)
+
+    def prefill_chunk(self, workload: Workload) -> int | None:
+        """Tokens of a sequence that a prefill step takes at most: stated, or the engine's own."""
+        return workload.prefill_chunk or self.engine.kernels.micro_batch_tokens
 
     def kept_tokens(self, phase: Phase) -> int | None:
         """Earlier tokens that full attention finds at most; the new one is kept beside them.
@@ -100,6 +117,18 @@ def _sinks(deployment: Deployment) -> int | None:
     return SINKS
 
 
+def _execution(deployment: Deployment, engine: Engine) -> Literal["graph", "eager"]:
+    """As asked, else as the engine does."""
+    if engine.graph.decode or not engine.graph.counted:
+        return deployment.execution or "graph"
+    if deployment.execution == "graph":
+        raise InputError(
+            f"--execution graph: {engine.name} captures no graphs; leave it out, or give --engine "
+            "a copy of the preset with graph.decode: true (perfmodel engines copy)"
+        )
+    return "eager"
+
+
 def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: Deployment) -> Plan:
     """Resolve a deployment.
 
@@ -117,18 +146,22 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
     check_kv_store(model, hardware, workload, deployment, engine)
     chunk = workload.prefill_chunk or engine.kernels.micro_batch_tokens
     check_microbatches(deployment, workload, chunk)
+    if deployment.attention in {"flash2", "flash3"}:
+        check_flash(model, hardware, deployment.attention)
     limits = _limits(deployment, engine, hardware, _largest_replica_batch(workload, parallel.dp))
+    tokens = limits.max_num_batched_tokens
+    share = engine.utilisation(hardware, tokens, parallel.tp, parallel.tp * parallel.pp)
     understood = deployment.model_copy(
         update={
             "weights": weights,
             "activations": formats.inputs.name,
             "kv_cache": formats.cache.name,
             "communication": formats.communication.name,
+            "execution": _execution(deployment, engine),
             "attention": deployment.attention or engine.kernels.attention_scores,
             "kv_layout": deployment.kv_layout or engine.kv_layout,
             "block_size": deployment.block_size or engine.block_size,
-            "gpu_memory_utilization": deployment.gpu_memory_utilization
-            or engine.gpu_memory_utilization,
+            "gpu_memory_utilization": deployment.gpu_memory_utilization or share,
             "kv_sinks": _sinks(deployment),
             "max_num_seqs": limits.max_num_seqs,
             "max_num_batched_tokens": limits.max_num_batched_tokens,
@@ -146,4 +179,6 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
         notes=notes,
         model=model,
         offload=offload_of(hardware, deployment),
+        own_utilisation=share,
+        graph_batch=engine.graph_batch(hardware, parallel.tp),
     )

@@ -49,6 +49,8 @@ def operator_record(row: OperatorCost) -> dict[str, Any]:
         "cache_bytes": plain(cost.cache_bytes),
         "activation_bytes": plain(cost.activation_bytes),
         "wire_bytes": plain(cost.wire_bytes),
+        "reread_bytes": plain(cost.reread_bytes),
+        "launches": plain(cost.launches),
         "arithmetic_intensity": plain(cost.arithmetic_intensity),
         "time_s": plain(cost.time_s),
         "time_s_low": plain(cost.low_s),
@@ -75,6 +77,11 @@ def phase_record(phase: Phase) -> dict[str, Any]:
         "ridge_point": phase.ridge_point,
         "bound": plain(total.bound),
         "assumed_share": plain(phase.cost.assumed_share),
+        "launch": {
+            "kernels": plain(total.launches),
+            "started": phase.started,
+            "graphs_save_s": plain(phase.graphs_save_s),
+        },
         "operators": [operator_record(row) for row in phase.cost.operators],
     }
 

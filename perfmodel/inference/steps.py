@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfmodel.inference.engine_kernels import EngineDevice
+from perfmodel.inference.execution import ahead_of_device, beyond_graphs
 from perfmodel.inference.host import HostTime
 from perfmodel.inference.offload import Transfer
 from perfmodel.inference.phase import Cost, Device, PhaseCost, add, join, mean, phase_cost
 from perfmodel.inference.plan import Plan
 from perfmodel.inference.stages import stage_weights
+from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.cache import cache_bytes
 from perfmodel.operators.context import Step
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, clip, is_array
@@ -49,6 +52,8 @@ class StepSet:
     """(…, steps): which steps take place; None: one step without a trailing axis."""
     continues: bool = False
     """Further steps of the set before, which was cut to bound memory."""
+    tokens: Quantity | None = None
+    """In each step of a prefill; None for decode steps."""
     hosted: bool = True
     """False for a part of a step whose host time is counted with the other part."""
     transfer: Transfer | None = None
@@ -113,8 +118,9 @@ def _body(model: Model, step: Step, plan: Plan, part: Part | None) -> tuple[Oper
         step,
         plan.formats,
         plan.parallel,
-        fused_attention=plan.deployment.attention == "fused",
+        fused_attention=plan.deployment.attention != "unfused",
         stage=None if part is None else part.stage,
+        fusion=plan.deployment.fusion,
     )
 
 
@@ -134,12 +140,8 @@ def _chunked_body(
         mask = (np.asarray(sizes) > 0).astype(np.float64)
         moved = step_transfer(model, step, plan, part)
         body = _body(model, step, plan, part)
-        yield StepSet(body, sequences, mask, bool(index[0]), transfer=moved)
-
-
-def chunk_of(workload: Workload, plan: Plan) -> int | None:
-    """Tokens of a sequence in a prefill step: the workload's chunk, else the engine's."""
-    return workload.prefill_chunk or plan.engine.kernels.micro_batch_tokens
+        tokens = as_quantity(step.tokens)
+        yield StepSet(body, sequences, mask, bool(index[0]), tokens, transfer=moved)
 
 
 def prefill_steps(
@@ -153,11 +155,15 @@ def prefill_steps(
     sequences = _sequences(workload, plan, part)
     step = made_step(plan, "prefill", sequences, new, workload.cached_prefix)
     has_head = part is None or part.is_last(plan)
-    head = head_operators(model, step, plan.formats, plan.parallel) if has_head else ()
-    chunk = chunk_of(workload, plan)
+    fusion = plan.deployment.fusion
+    head = (
+        head_operators(model, step, plan.formats, plan.parallel, fusion=fusion) if has_head else ()
+    )
+    chunk = plan.prefill_chunk(workload)
     if chunk is None:
         moved = step_transfer(model, step, plan, part)
-        return [StepSet(_body(model, step, plan, part) + head, sequences, transfer=moved)]
+        whole = _body(model, step, plan, part) + head
+        return [StepSet(whole, sequences, tokens=step.tokens, transfer=moved)]
     body = _chunked_body(model, workload, plan, chunk, part)
     return [*body, StepSet(head, sequences, hosted=False)]
 
@@ -177,9 +183,26 @@ def price(
         if part is not None:
             layers = len(stage_layers(model, plan.parallel.pp)[part.stage])
         fixed = part is None or part.is_last(plan)
-        time = HostTime(host, plan.engine.name, layers, steps.sequences, fixed)
+        issue = issue_s(steps, plan, device)
+        time = HostTime(host, plan.engine.name, layers, steps.sequences, issue, fixed)
     overlap = plan.deployment.comm_overlap
+    device = launching(steps, plan, device)
     return phase_cost(steps.operators, device, steps.mask, time, overlap, steps.transfer)
+
+
+def launching(steps: StepSet, plan: Plan, device: Device) -> Device:
+    """The device, launching kernel by kernel where a decode batch is beyond the graphs."""
+    alone = beyond_graphs(plan, steps.sequences) if steps.tokens is None and steps.hosted else 0
+    if isinstance(device, DeviceModel | EngineDevice) and np.any(np.asarray(alone) > 0):
+        return device.launched(alone)
+    return device
+
+
+def issue_s(steps: StepSet, plan: Plan, device: Device) -> Quantity:
+    """What issuing a kernel takes a host that runs ahead of the device; 0 where graphs do."""
+    if steps.tokens is None or not isinstance(device, DeviceModel | EngineDevice):
+        return 0.0
+    return ahead_of_device(plan, steps.tokens) * device.issue_s("eager")
 
 
 def prefill(
@@ -232,8 +255,9 @@ def operators_of(
         step,
         plan.formats,
         plan.parallel,
-        fused_attention=plan.deployment.attention == "fused",
+        fused_attention=plan.deployment.attention != "unfused",
         stage=None if part is None else part.stage,
+        fusion=plan.deployment.fusion,
     )
 
 

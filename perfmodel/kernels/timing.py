@@ -16,13 +16,15 @@ from perfmodel.errors import InputError
 from perfmodel.kernels.calibration import Calibration
 from perfmodel.kernels.calibration_file import LoadedSet, kernels_of, measured_nearest
 from perfmodel.kernels.choice import Choice, transfer_widens
+from perfmodel.kernels.flash import Flash
+from perfmodel.kernels.flash_time import flash_time
 from perfmodel.kernels.forms.base import Chip, Shapes
 from perfmodel.kernels.forms.gemm_stack import block_kernel
 from perfmodel.kernels.kernel_time import KernelTime
 from perfmodel.kernels.network import Network, between_nodes, mixed
 from perfmodel.kernels.requests import Request, flat_shapes, request_of, variant
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, maximum, where
-from perfmodel.operators.record import Collective, Elementwise, Operator
+from perfmodel.operators.record import Attention, Collective, Elementwise, Operator
 from perfmodel.specs.hardware import Hardware
 from perfmodel.units import MICROSECOND
 
@@ -42,6 +44,12 @@ class DeviceModel:
     execution: Literal["graph", "eager"] = "graph"
     choice: Choice | None = None
     """Calibrated sets that price the families they cover; the shares price the rest."""
+    attention: Flash | None = None
+    """A FlashAttention by name; None: the kernel that was measured, or a fused one's shares."""
+    launch_us: float | None = None
+    """What a launch outside a graph adds beyond one inside; None: the calibration's."""
+    eager_where: Quantity = 0
+    """1 where kernels are launched one by one although the execution is ``graph``."""
     gpus_per_node: int | None = None
     """As of `Network`."""
 
@@ -63,34 +71,59 @@ class DeviceModel:
             raise InputError(f"{self.hardware.name}: no peak for {arithmetic} in its profile")
         return peak
 
-    @property
-    def launch_s(self) -> float:
-        """Seconds that a launch adds to each kernel."""
+    def issue_s(self, execution: Literal["graph", "eager"]) -> float:
+        """Seconds from launch to launch of kernels without work, in a graph or one by one."""
         if self.calibration is None:
             return 0.0
-        own = None if self.choice is None else self.choice.calibrated.launch_s(self.execution)
+        own = None if self.choice is None else self.choice.calibrated.launch_s(execution)
         if own is not None:
             return own
         launch = self.calibration.launch
-        return MICROSECOND * (launch.graph_us if self.execution == "graph" else launch.eager_us)
+        return MICROSECOND * (launch.graph_us if execution == "graph" else launch.eager_us)
+
+    def launched(self, eager_where: Quantity) -> DeviceModel:
+        """The same device where some settings launch their kernels one by one."""
+        return replace(self, eager_where=eager_where)
+
+    @property
+    def _one_by_one(self) -> Quantity:
+        return 1 if self.execution == "eager" else self.eager_where
+
+    def _extra_s(self, measured: bool) -> float:
+        """What launching a kernel by itself adds to it; a measured time holds a graph's launch."""
+        if self.launch_us is not None and self.calibration is not None:
+            return MICROSECOND * self.launch_us
+        return self.issue_s("eager") - (0.0 if measured else self.issue_s("graph"))
+
+    @property
+    def launch_s(self) -> Quantity:
+        """Seconds that a launch adds to each kernel of assumed shares."""
+        return self.issue_s("graph") + self._one_by_one * self._extra_s(measured=False)
 
     def time(self, operator: Operator) -> KernelTime:
         """Seconds of one execution of ``operator``; arrays broadcast."""
+        if self.attention is not None and isinstance(operator, Attention):
+            return flash_time(self, operator, self.attention)
+        return self.own_kernel(operator)
+
+    def own_kernel(self, operator: Operator) -> KernelTime:
+        """`time` whatever attention kernel was asked for by name."""
         measured = self._calibrated(operator)
         if measured is not None:
             return measured
         if isinstance(operator, Collective):
             return self._wired(operator)
-        compute = self._compute_s(operator)
+        compute = self.compute_s(operator)
         memory = operator.bytes / self.hardware.memory_bandwidth
         roof = maximum(compute, memory)
+        starts = _starts(operator)
         if self.calibration is None:
-            return self._combine(compute, memory, 0.0, roof, 1.0)
+            return self.combine(compute, memory, 0.0, roof, 1.0, starts)
         share = self.calibration.families.of(operator)
         ends = (compute / share.compute, memory / share.memory)
-        return self._combine(*ends, 0.0, roof, share.spread)
+        return self.combine(*ends, 0.0, roof, share.spread, starts)
 
-    def _compute_s(self, operator: Operator) -> Quantity:
+    def compute_s(self, operator: Operator) -> Quantity:
         """Arithmetic at the peak; what counts no FLOPs needs none, whatever the chip multiplies."""
         if isinstance(operator, Collective | Elementwise):
             return 0.0
@@ -183,8 +216,9 @@ class DeviceModel:
     ) -> KernelTime:
         """A set's prediction with the roof beside it; an eager launch comes on top."""
         assert self.choice is not None  # noqa: S101
-        extra = self.launch_s if self.execution == "eager" else 0.0
-        compute = self._compute_s(operator)
+        starts, alone = _starts(operator), self._extra_s(measured=True)
+        extra = starts * self._one_by_one * alone
+        compute = self.compute_s(operator)
         memory = operator.bytes / self.hardware.memory_bandwidth
         network = operator.wire_bytes / link if link else 0.0
         roof = maximum(maximum(compute, memory), network)
@@ -204,11 +238,13 @@ class DeviceModel:
                 np.minimum(time, LATENCY_S),
                 0.0,
             ),
+            launches=starts,
+            saves_s=starts * alone,
         )
 
     def _inside_another(self) -> KernelTime:
         """An operator that a measured kernel does in the same pass."""
-        return KernelTime(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "in experts")
+        return KernelTime(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "in experts", launches=0)
 
     @property
     def network(self) -> Network:
@@ -244,16 +280,24 @@ class DeviceModel:
         network = operator.wire_bytes / rate
         roof = maximum(network, memory)
         if self.calibration is None:
-            return self._combine(0.0, memory, network, roof, 1.0)
+            return self.combine(0.0, memory, network, roof, 1.0)
         own = self.calibration.collective
         share = own.link if inside else own.network
         latency = MICROSECOND * (own.link_latency_us if inside else own.network_latency_us)
-        return self._combine(0.0, memory, network / share + latency, roof, own.spread)
+        return self.combine(0.0, memory, network / share + latency, roof, own.spread)
 
-    def _combine(
-        self, compute: Quantity, memory: Quantity, network: Quantity, roof: Quantity, spread: float
+    def combine(
+        self,
+        compute: Quantity,
+        memory: Quantity,
+        network: Quantity,
+        roof: Quantity,
+        spread: float,
+        starts: int = 1,
     ) -> KernelTime:
-        time = maximum(maximum(compute, memory), network) + self.launch_s
+        """The largest of the parts, and the launch."""
+        launch = starts * self.launch_s
+        time = maximum(maximum(compute, memory), network) + launch
         return KernelTime(
             time_s=time,
             low_s=maximum(time / spread, roof),
@@ -261,7 +305,14 @@ class DeviceModel:
             compute_s=compute,
             memory_s=memory,
             network_s=network,
-            launch_s=self.launch_s,
+            launch_s=launch,
             roof_s=roof,
             source="datasheet roof" if self.calibration is None else self.calibration.origin,
+            launches=starts,
+            saves_s=starts * self._extra_s(measured=False),
         )
+
+
+def _starts(operator: Operator) -> int:
+    """Launches of an operator: none for a pass that joined its neighbour's kernel."""
+    return 0 if isinstance(operator, Elementwise) and operator.part_of == "joined" else 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from perfmodel.operators.communication import compressed
 from perfmodel.operators.format_bytes import Formats, matrix_bytes
+from perfmodel.operators.fusion import After, Fusion
 from perfmodel.operators.quantity import Quantity, ceil_div
 from perfmodel.operators.record import (
     Collective,
@@ -15,6 +15,7 @@ from perfmodel.operators.record import (
     Elementwise,
     Gemm,
     Operator,
+    PartOf,
     Phase,
 )
 from perfmodel.operators.sharding import Parallel
@@ -71,6 +72,8 @@ class Context:
     fused_attention: bool = True
     state_dtype: str = "bf16"
     """The format of recurrent states."""
+    fusion: Fusion = "engine"
+    """Which elementwise passes share a kernel."""
     count: int = 1
     """How often the block being walked stands in the model."""
 
@@ -107,18 +110,38 @@ class Context:
         """Stored bytes of a weight, biases in 16 bits."""
         return self.formats.weight_bytes(weight)
 
+    def written_bytes(self, weight: Weight) -> float:
+        """Bytes of an element that an elementwise pass writes for ``weight`` alone to read.
+
+        Fully fused, it writes what the product takes.
+        """
+        products = {product for product, _ in self.formats.parts(weight)}
+        if self.fusion != "full" or len({product.inputs for product in products}) > 1:
+            return HALF
+        return min(product.input_bytes for product in products)
+
     def linear(
-        self, weight: Weight, rows: Quantity | None = None, *, shares: Weight | None = None
+        self,
+        weight: Weight,
+        rows: Quantity | None = None,
+        *,
+        shares: Weight | None = None,
+        after: After = "pass",
     ) -> Iterator[Operator]:
         """A linear layer over ``rows`` (default: all tokens), its input quantised before.
 
         ``shares``: a weight that takes the same input; it is quantised once for both. A fused
-        matrix whose modules are stored differently is as many products.
+        matrix whose modules are stored differently is as many products. ``after``: what made the
+        input: an elementwise pass, which quantises it too where all is fused (``written`` when
+        it wrote `written_bytes`), or a kernel that doesn't.
         """
         m = self.tokens if rows is None else rows
         parts = self.formats.parts(weight)
         shared = self.formats.parts(shares) if shares else ()
         ready = {product.inputs for product, _ in shared if product.quantises_inputs}
+        joined = self.fusion == "full" and after != "kernel"
+        if joined and after == "written" and self.written_bytes(weight) < HALF:
+            ready |= {product.inputs for product, _ in parts if product.quantises_inputs}
         bias = HALF * weight.bias
         for product, columns in parts:
             name = weight.name if len(parts) == 1 else f"{weight.name}.{product.stored.name}"
@@ -126,10 +149,10 @@ class Context:
                 ready.add(product.inputs)
                 yield self.elementwise(
                     f"{name}.quantise",
-                    HALF * weight.rows,
+                    0.0 if joined else HALF * weight.rows,
                     product.input_bytes * weight.rows,
                     m,
-                    part_of="quantise",
+                    part_of="joined" if joined else "quantise",
                 )
             yield Gemm(
                 name=name,
@@ -151,7 +174,7 @@ class Context:
         write: float,
         tokens: Quantity | None = None,
         weight_bytes: float = 0.0,
-        part_of: Literal["", "experts", "quantise"] = "",
+        part_of: PartOf = "",
     ) -> Elementwise:
         """An elementwise pass; ``read`` and ``write`` are bytes per token."""
         return Elementwise(
@@ -163,6 +186,19 @@ class Context:
             write_bytes=write,
             weight_bytes=weight_bytes,
             part_of=part_of,
+        )
+
+    def gated(
+        self, name: str, width: int, into: Weight, weight_bytes: float = 0.0
+    ) -> Iterator[Operator]:
+        """A function of one row of ``width`` times another, for ``into`` to read.
+
+        Unfused, the function writes its row before the product.
+        """
+        if self.fusion == "none":
+            yield self.elementwise(f"{name}.function", HALF * width, HALF * width)
+        yield self.elementwise(
+            name, 2 * HALF * width, self.written_bytes(into) * width, weight_bytes=weight_bytes
         )
 
     def collective(

@@ -22,10 +22,13 @@ def dense_operators(
     up, down, *learned = dense_weights(f, c.hidden, prefix)
     yield from c.linear(up, shares=shares)
     constants = sum(c.vectors(weight) for weight in learned)
-    yield c.elementwise(
-        f"{prefix}.activation", HALF * up.columns, HALF * f.width, weight_bytes=constants
-    )
-    yield from c.linear(down)
+    name = f"{prefix}.activation"
+    if f.gated:
+        yield from c.gated(name, f.width, down, constants)
+    else:
+        written = c.written_bytes(down) * f.width
+        yield c.elementwise(name, HALF * up.columns, written, weight_bytes=constants)
+    yield from c.linear(down, after="written")
 
 
 def _grouped(

@@ -11,7 +11,7 @@ from perfmodel.operators.context_parallel import shared_attention
 from perfmodel.operators.masks import causal_pairs, chunked_keys, chunked_pairs, windowed_keys
 from perfmodel.operators.quantity import minimum
 from perfmodel.operators.record import Attention as AttentionOperator
-from perfmodel.operators.record import Elementwise, Gemm, Operator
+from perfmodel.operators.record import Elementwise, Gemm, Operator, PartOf
 from perfmodel.operators.weights import Weight, attention_weights, latent_weights
 from perfmodel.specs.model import Attention, LatentAttention
 
@@ -21,13 +21,16 @@ def named(weights: Iterator[Weight]) -> dict[str, Weight]:
     return {weight.name: weight for weight in weights}
 
 
-def _cache_write(a: Attention | LatentAttention, c: Context, wide: float) -> Elementwise:
-    """A token's keys and values (``wide`` bytes) into the cache.
+def _cache_write(
+    a: Attention | LatentAttention, c: Context, wide: float, part_of: PartOf = ""
+) -> Elementwise:
+    """A token's keys and values into the cache, ``wide`` bytes of them read for it.
 
     Where the newest tokens stay in 16 bits, each is written so first and read when quantised.
     """
     twice = wide if c.formats.cache.recent else 0.0
-    return c.elementwise("kv_write", wide + twice, token_bytes(a, c.formats.cache) + twice)
+    written = token_bytes(a, c.formats.cache) + twice
+    return c.elementwise("kv_write", wide + twice, written, part_of=part_of)
 
 
 def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
@@ -61,6 +64,28 @@ def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
     )
 
 
+def _keys_and_queries(
+    a: Attention, c: Context, weights: dict[str, Weight], q_width: int, kv_widths: tuple[int, int]
+) -> Iterator[Operator]:
+    """Norms of queries and keys, rotary embedding, the cache's write.
+
+    Fully fused, one kernel reads what the projection made and writes queries and the cache.
+    """
+    k_width, v_width = kv_widths
+    normed, joint = a.qk_norm != "none", c.fusion == "full"
+    if normed:
+        read = HALF * (q_width + k_width)
+        written = HALF * q_width if joint else read
+        yield c.elementwise("qk_norm", read, written, weight_bytes=c.vectors(weights["qk_norm"]))
+    if a.rotary_dim and not (joint and normed):
+        read = HALF * (a.heads + a.kv_heads) * a.rotary_dim
+        yield c.elementwise("rotary", read, HALF * a.heads * a.rotary_dim if joint else read)
+    joined = joint and (normed or a.rotary_dim > 0)
+    held = k_width if normed else min(a.kv_heads * a.rotary_dim, k_width)
+    unread = k_width - held if joined else k_width
+    yield _cache_write(a, c, HALF * (unread + v_width), "joined" if joined else "")
+
+
 def attention_operators(a: Attention, c: Context) -> Iterator[Operator]:
     """MHA, GQA, MQA: projections, rotary embedding, cache write, attention, output."""
     weights = named(attention_weights(a, c.hidden))
@@ -70,21 +95,15 @@ def attention_operators(a: Attention, c: Context) -> Iterator[Operator]:
         a.kv_heads * a.value_dim,
     )
     yield from c.linear(weights["qkv_proj"])
-    if a.qk_norm != "none":
-        moved = HALF * (q_width + k_width)
-        yield c.elementwise("qk_norm", moved, moved, weight_bytes=c.vectors(weights["qk_norm"]))
-    if a.rotary_dim:
-        moved = HALF * (a.heads + a.kv_heads) * a.rotary_dim
-        yield c.elementwise("rotary", moved, moved)
-    yield _cache_write(a, c, HALF * (k_width + v_width))
+    yield from _keys_and_queries(a, c, weights, q_width, (k_width, v_width))
     sink_bytes = c.vectors(weights["sinks"]) if a.sinks else 0.0
     for part in c.parts():
         scores = _scores(a, part, sink_bytes)
         yield from shared_attention(scores, part, scores.key_bytes)
     out_width = a.heads * a.value_dim
     if a.output_gate:
-        yield c.elementwise("output_gate", 2 * HALF * out_width, HALF * out_width)
-    yield from c.linear(weights["o_proj"])
+        yield from c.gated("output_gate", out_width, weights["o_proj"])
+    yield from c.linear(weights["o_proj"], after="written" if a.output_gate else "kernel")
 
 
 def _down_projections(
@@ -101,9 +120,13 @@ def _down_projections(
     yield from c.linear(weights["kv_a_proj"], shares=first)
     moved = HALF * a.kv_rank
     yield c.elementwise("kv_a_norm", moved, moved, weight_bytes=c.vectors(weights["kv_a_norm"]))
+    # Fully fused, the norm's kernel rotates and writes the cache too.
+    joint = c.fusion == "full"
+    part: PartOf = "joined" if joint else ""
     moved = HALF * (a.heads + 1) * a.rope_dim
-    yield c.elementwise("rotary", moved, moved)
-    yield _cache_write(a, c, HALF * (a.kv_rank + a.rope_dim))
+    rotated = HALF * a.heads * a.rope_dim if joint else moved
+    yield c.elementwise("rotary", moved, rotated, part_of=part)
+    yield _cache_write(a, c, 0.0 if joint else HALF * (a.kv_rank + a.rope_dim), part)
 
 
 def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iterator[Operator]:
@@ -139,7 +162,7 @@ def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iter
 def _expanded(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iterator[Operator]:
     """Keys and values of every head are computed from the latents, cached ones included."""
     keys = c.step.cached + c.step.new
-    yield from c.linear(weights["kv_b_proj"], rows=c.step.sequences * keys)
+    yield from c.linear(weights["kv_b_proj"], rows=c.step.sequences * keys, after="kernel")
     qk = a.nope_dim + a.rope_dim
     whole = AttentionOperator(
         name="attention",
@@ -228,4 +251,4 @@ def latent_operators(a: LatentAttention, c: Context) -> Iterator[Operator]:
     for part in c.parts():
         if part.step.phase == "prefill" and a.indexer is None:
             yield from _expanded(a, weights, part)
-    yield from c.linear(weights["o_proj"])
+    yield from c.linear(weights["o_proj"], after="kernel")

@@ -22,6 +22,7 @@ from perfmodel.operators.operator import Operator, Shape
 from perfmodel.operators.quantity import Quantity
 
 Phase = Literal["prefill", "decode"]
+PartOf = Literal["", "experts", "quantise", "joined"]
 
 __all__ = [
     "Attention",
@@ -241,8 +242,9 @@ class Elementwise(Operator):
     """Per token."""
     write_bytes: float
     """Per token."""
-    part_of: Literal["", "experts", "quantise"] = ""
-    """What a library's kernel may do in the same pass: then it takes no time of its own."""
+    part_of: PartOf = ""
+    """What a library's kernel may do in the same pass: then it takes no time of its own.
+    ``joined``: in its neighbour's kernel; it moves its bytes and launches nothing."""
 
     @property
     def shape(self) -> Shape:

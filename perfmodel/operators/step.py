@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from perfmodel.operators.context import HALF, Context, Step
 from perfmodel.operators.feed_forward import dense_operators, moe_operators
 from perfmodel.operators.format_bytes import Formats, matrix_bytes
+from perfmodel.operators.fusion import Fusion
 from perfmodel.operators.mixers import attention_operators, latent_operators, named
 from perfmodel.operators.quantity import ceil_div
 from perfmodel.operators.record import Operator
@@ -62,6 +63,8 @@ def _norm_operators(layers: tuple[Layer, ...], c: Context) -> Iterator[Operator]
         fused += joined
         plain += layer.norms - joined
         additions += adds - joined
+    if c.fusion == "none":
+        fused, plain, additions = 0, plain + fused, additions + fused
     row = HALF * c.hidden
     weight_bytes = HALF * norm_elements(c.norm, c.hidden)
     tokens = ceil_div(c.tokens, c.parallel.tp) if c.parallel.sequence_parallel else c.tokens
@@ -119,7 +122,11 @@ def _head_operators(model: Model, c: Context) -> Iterator[Operator]:
     if model.final_norm:
         row = HALF * model.hidden
         norm = c.vectors(weights["final_norm"])
-        yield c.elementwise("final_norm", 2 * row, row, weight_bytes=norm)
+        if c.fusion == "none":
+            yield c.elementwise("final.residual", 2 * row, row)
+            yield c.elementwise("final.norm", row, row, weight_bytes=norm)
+        else:
+            yield c.elementwise("final_norm", 2 * row, row, weight_bytes=norm)
     if not model.head:
         return
     rows = c.step.logit_rows
@@ -142,13 +149,21 @@ def body_operators(
     *,
     fused_attention: bool = True,
     stage: int | None = None,
+    fusion: Fusion = "engine",
 ) -> tuple[Operator, ...]:
     """Embedding, layers and the exchanges between stages; see `step_operators`.
 
     ``stage``: what one pipeline stage of them executes; None: all stages, one after the other.
     """
     c = Context(
-        step, formats, parallel, model.hidden, model.norm, fused_attention, model.state_dtype
+        step,
+        formats,
+        parallel,
+        model.hidden,
+        model.norm,
+        fused_attention,
+        model.state_dtype,
+        fusion,
     )
     own = model.layers if stage is None else stage_layers(model, parallel.pp)[stage]
     layers = tuple(local_layer(layer, parallel) for layer in own)
@@ -167,10 +182,15 @@ def body_operators(
 
 
 def head_operators(
-    model: Model, step: Step, formats: Formats = UNQUANTISED, parallel: Parallel = ONE_GPU
+    model: Model,
+    step: Step,
+    formats: Formats = UNQUANTISED,
+    parallel: Parallel = ONE_GPU,
+    *,
+    fusion: Fusion = "engine",
 ) -> tuple[Operator, ...]:
     """Final norm, LM head and sampling of the tokens whose logits are needed."""
-    c = Context(step, formats, parallel, model.hidden, model.norm)
+    c = Context(step, formats, parallel, model.hidden, model.norm, fusion=fusion)
     return tuple(_head_operators(model, c))
 
 
@@ -182,6 +202,7 @@ def step_operators(
     *,
     fused_attention: bool = True,
     stage: int | None = None,
+    fusion: Fusion = "engine",
 ) -> tuple[Operator, ...]:
     """The operators of one step of one replica, along its pipeline stages.
 
@@ -192,8 +213,14 @@ def step_operators(
         InputError: a layout that the model can't take (`sharding.check_parallel` says why).
     """
     body = body_operators(
-        model, step, formats, parallel, fused_attention=fused_attention, stage=stage
+        model,
+        step,
+        formats,
+        parallel,
+        fused_attention=fused_attention,
+        stage=stage,
+        fusion=fusion,
     )
     if stage is not None and stage < parallel.pp - 1:
         return body
-    return body + head_operators(model, step, formats, parallel)
+    return body + head_operators(model, step, formats, parallel, fusion=fusion)

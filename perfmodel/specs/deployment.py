@@ -95,10 +95,14 @@ class Deployment(Case):
     stack: str | None = None
     """The calibration's stack (``vllm``, ``torch``, …), or a file that `calibrate fit` wrote; None:
     the first that the hardware has; ``generic``: assumed shares of the datasheet's rates."""
-    execution: Literal["graph", "eager"] = "graph"
-    """Kernels replayed from a captured graph, or launched one by one."""
-    attention: Literal["fused", "unfused"] | None = None
-    """Whether the attention kernel keeps its scores on chip; as the engine does where None."""
+    execution: Literal["graph", "eager"] | None = None
+    """Kernels replayed from a captured graph, or launched one by one; the engine's where None."""
+    attention: Literal["fused", "unfused", "flash2", "flash3"] | None = None
+    """Whether the attention kernel keeps its scores on chip; as the engine does where None.
+    ``fused`` is the kernel that was measured; ``flash2`` and ``flash3`` name FlashAttention's."""
+    fusion: Literal["none", "engine", "full"] = "engine"
+    """Elementwise passes: each a kernel of its own, joined as serving engines' hand-written kernels
+    do, or as a compiler that fuses every neighbouring pass would (`operators.fusion`)."""
     kv_layout: Literal["paged", "contiguous", "flat"] | None = None
     """Blocks of ``block_size``; a reserved length per sequence; or exactly what is stored."""
     block_size: Annotated[int | None, whole_number(1, 2**20)] = None
