@@ -24,10 +24,12 @@ def logits_bytes(model: Model, plan: Plan) -> float:
 
 
 def sequence_limit(plan: Plan, sequences: Quantity) -> Quantity:
-    """Sequences that the engine's start-up run assumes: its limit, or the batch beyond it."""
-    if plan.stated_max_num_seqs is not None:
-        return plan.stated_max_num_seqs
-    return maximum(plan.own_max_num_seqs, sequences)
+    """Rows of logits that are set aside: the engine's limit of sequences, or what is beyond it.
+
+    A sequence has one row in a step, and one more for each drafted token that is verified.
+    """
+    rows = (1 + plan.drafted) * sequences
+    return maximum(plan.stated_max_num_seqs or plan.own_max_num_seqs, rows)
 
 
 def scores_bytes(model: Model, workload: Workload, plan: Plan) -> Quantity:
@@ -68,9 +70,9 @@ def most_sequences(room: Quantity, per_sequence: Quantity, model: Model, plan: P
     """
     logits = logits_bytes(model, plan)
     own = plan.stated_max_num_seqs or plan.own_max_num_seqs
+    covered = own / (1 + plan.drafted)
+    """Sequences whose rows of logits are within the engine's limit."""
     within = (room - own * logits) / np.maximum(per_sequence, 1e-9)
-    if plan.stated_max_num_seqs is not None:
-        return minimum(within, float(own))
-    beyond = room / (per_sequence + logits)
-    most: Quantity = np.where(within <= own, within, np.maximum(beyond, own))
-    return most
+    beyond = room / (per_sequence + (1 + plan.drafted) * logits)
+    most: Quantity = np.where(within <= covered, within, np.maximum(beyond, covered))
+    return most if plan.stated_max_num_seqs is None else minimum(most, float(own))

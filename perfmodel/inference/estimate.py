@@ -11,8 +11,10 @@ import numpy as np
 from perfmodel.errors import InputError
 from perfmodel.inference.engine_kernels import EngineDevice
 from perfmodel.inference.memory import Memory, memory_use
-from perfmodel.inference.phase import Cost, Device, PhaseCost
+from perfmodel.inference.phase import Cost, Device, PhaseCost, join
 from perfmodel.inference.plan import Plan, make_plan
+from perfmodel.inference.speculation.answer import Speculated
+from perfmodel.inference.speculation.rounds import Rounds, all_rounds, draft_prefill, mean_round
 from perfmodel.inference.steps import decode_all, decode_step, prefill
 from perfmodel.kernels.calibration import load_calibration
 from perfmodel.kernels.choice import GENERIC, choose_calibration
@@ -59,11 +61,13 @@ class Estimate:
     """What turned work into time: the datasheet's roof, or a calibration's origin and stack."""
     prefill: Phase
     decode: Phase
-    """The decode step at the mean context."""
+    """The decode step at the mean context; with speculation a round, the draft's part first."""
     decode_total: Cost
-    """All output − 1 decode steps."""
+    """All decode steps or rounds, which give the output − 1 tokens after the first."""
     memory: Memory
     warnings: tuple[str, ...]
+    speculation: Speculated | None = None
+    """What speculative decoding gains here; None without it."""
 
     @property
     def ttft_s(self) -> Quantity:
@@ -205,6 +209,18 @@ def estimate(
     if not roofline_only:
         runs, host = EngineDevice(device, plan.engine.kernels), plan.engine.host
     memory = memory_use(model, hardware, workload, plan)
+    first = prefill(model, workload, plan, runs, host)
+    step = decode_step(model, workload, plan, runs, host)
+    speculated, tokens = None, workload.batch
+    if plan.draft is None:
+        total = decode_all(model, workload, plan, runs, host)
+    else:
+        rounds = Rounds(model, plan, plan.draft, runs, host)
+        plain, step = step.total, mean_round(rounds, workload)
+        speculated = Speculated(rounds, workload, plain, step, memory.max_sequences)
+        first = join(first, draft_prefill(rounds, workload))
+        total = all_rounds(rounds, workload)
+        tokens = workload.batch * speculated.expected_tokens
     new_tokens = workload.batch * (workload.prompt - workload.cached_prefix)
     ridge = _ridge_point(plan, device)
     return Estimate(
@@ -213,9 +229,10 @@ def estimate(
         workload=workload,
         plan=plan,
         calibration=device.label,
-        prefill=Phase(prefill(model, workload, plan, runs, host), new_tokens, ridge),
-        decode=Phase(decode_step(model, workload, plan, runs, host), workload.batch, ridge),
-        decode_total=decode_all(model, workload, plan, runs, host),
+        prefill=Phase(first, new_tokens, ridge),
+        decode=Phase(step, tokens, ridge),
+        decode_total=total,
         memory=memory,
         warnings=_warnings(model, workload, plan, memory),
+        speculation=speculated,
     )

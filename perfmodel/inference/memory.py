@@ -112,6 +112,8 @@ class _Stage:
     index: int
     layers: tuple[Layer, ...]
     weights_bytes: float
+    draft_layers: tuple[Layer, ...] = ()
+    """Layers of the draft, whose cache lies beside that of the stage's own."""
 
 
 def outside_bytes(plan: Plan) -> float:
@@ -134,6 +136,10 @@ def _stages(model: Model, plan: Plan) -> list[_Stage]:
             expert_multiple=plan.engine.mxfp4_expert_multiple,
         )
         stages.append(_Stage(index, layers, weights))
+    if plan.draft is not None:  # there is one stage
+        last = stages.pop()
+        weights = last.weights_bytes + plan.draft.weights_bytes
+        stages.append(_Stage(last.index, last.layers, weights, plan.draft.layers))
     return stages
 
 
@@ -178,8 +184,10 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     activation = activation_peak_bytes(model, workload, plan)
 
     def demand(stage: _Stage, length: Quantity, of: Allocate) -> Quantity:
-        states = state_bytes(stage.layers, STATE_BYTES[model.state_dtype])
-        return states + cache_bytes(stage.layers, length, cache, of)
+        layers, drafted = stage.layers + stage.draft_layers, plan.drafted
+        # Drafted tokens have their slots, and a state each to go back to.
+        states = (1 + drafted) * state_bytes(layers, STATE_BYTES[model.state_dtype])
+        return states + cache_bytes(layers, length + drafted, cache, of)
 
     def spare(stage: _Stage, length: Quantity) -> Quantity:
         """What is left beside everything; negative where it doesn't fit."""
@@ -210,6 +218,6 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
         fits=fits if fits.ndim else bool(fits),
         max_sequences=plan.parallel.dp * _floor(np.minimum.reduce(np.broadcast_arrays(*most))),
         max_context=_longest(fits_at, shape, _stated_length(plan, model)),
-        kv_bytes_per_token=float(cache_bytes(tightest.layers, 1, cache)),
+        kv_bytes_per_token=float(cache_bytes(tightest.layers + tightest.draft_layers, 1, cache)),
         stage=tightest.index,
     )

@@ -8,6 +8,7 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.inference.format_choice import resolve_formats
+from perfmodel.inference.speculation.draft import Draft, resolve_draft
 from perfmodel.operators.format_bytes import Formats
 from perfmodel.operators.quantity import Quantity, ceil_div
 from perfmodel.operators.sharding import Parallel, check_parallel
@@ -33,6 +34,13 @@ class Plan:
     stated_max_num_seqs: int | None
     """The limit that the user set, if any."""
     notes: tuple[str, ...]
+    draft: Draft | None = None
+    """Who drafts tokens for a step to verify; None: plain decoding."""
+
+    @property
+    def drafted(self) -> int:
+        """Drafted tokens of each sequence in a decode step, beside the one that is certain."""
+        return 0 if self.draft is None else self.draft.speculation.nodes
 
     def replica_sequences(self, workload: Workload) -> Quantity:
         """Sequences of the fullest data-parallel replica."""
@@ -101,4 +109,15 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
         }
     )
     own = deployment.max_num_seqs or engine.default_limits(hardware).max_num_seqs
-    return Plan(understood, parallel, formats, engine, limits, own, deployment.max_num_seqs, notes)
+    draft = resolve_draft(model, hardware, workload, understood, formats, parallel)
+    return Plan(
+        understood,
+        parallel,
+        formats,
+        engine,
+        limits,
+        own,
+        deployment.max_num_seqs,
+        notes + (() if draft is None else draft.notes),
+        draft,
+    )

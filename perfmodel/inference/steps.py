@@ -136,13 +136,18 @@ def _cached(workload: Workload, plan: Plan, cached: Quantity) -> Quantity:
     return as_quantity(cached * 0.0 + whole - 1)
 
 
-def mean_decode_step(model: Model, workload: Workload, plan: Plan) -> StepSet:
-    """One decode step of the whole batch at the mean context."""
-    sequences = plan.replica_sequences(workload)
+def mean_context(workload: Workload, plan: Plan) -> tuple[Quantity, Quantity]:
+    """Sequences of a replica, and the cached tokens that its mean decode step runs over."""
     cached = mean_cached(workload)
     if plan.engine.kernels.static_cache:
         whole = plan.deployment.max_model_len or as_quantity(workload.prompt + workload.output)
         cached = whole - 1
+    return plan.replica_sequences(workload), cached
+
+
+def mean_decode_step(model: Model, workload: Workload, plan: Plan) -> StepSet:
+    """One decode step of the whole batch at the mean context."""
+    sequences, cached = mean_context(workload, plan)
     return StepSet(_decode_operators(model, plan, sequences, cached), sequences)
 
 
@@ -153,19 +158,30 @@ def decode_step(
     return price(mean_decode_step(model, workload, plan), model, plan, device, host)
 
 
+def decode_slabs(
+    workload: Workload, plan: Plan, tokens: float = 1.0
+) -> Iterator[tuple[Quantity, Quantity, Array]]:
+    """Sequences, cached tokens and mask of the (output − 1)/tokens decode steps.
+
+    Each step gives ``tokens`` of each sequence and stands on a trailing axis, cut to bound
+    memory; the mask of the last one is the part of it that is needed.
+    """
+    steps = (np.asarray(workload.output, dtype=np.float64)[..., None] - 1) / tokens
+    longest = int(np.ceil(steps.max()))
+    sequences = _expand(plan.replica_sequences(workload))
+    prompt = _expand(workload.prompt)
+    settings = np.broadcast(steps, np.asarray(sequences), np.asarray(prompt)).size
+    for index in _slabs(longest, settings):
+        mask = np.clip(steps - index, 0.0, 1.0)
+        yield sequences, _cached(workload, plan, prompt + tokens * index), mask
+
+
 def decode_all(
     model: Model, workload: Workload, plan: Plan, device: Device, host: Host | None = None
 ) -> Cost:
     """All output − 1 decode steps, each at its own context, summed over a trailing axis."""
-    steps = np.asarray(workload.output, dtype=np.float64)[..., None] - 1
-    longest = int(steps.max())
-    sequences = _expand(plan.replica_sequences(workload))
-    prompt = _expand(workload.prompt)
-    settings = np.broadcast(steps, np.asarray(sequences), np.asarray(prompt)).size
     total = Cost()
-    for index in _slabs(longest, settings):
-        mask = (index < steps).astype(np.float64)
-        cached = _cached(workload, plan, prompt + index)
+    for sequences, cached, mask in decode_slabs(workload, plan):
         operators = _decode_operators(model, plan, sequences, cached)
         part = price(StepSet(operators, sequences, mask), model, plan, device, host)
         total = total + part.total

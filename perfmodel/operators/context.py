@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from perfmodel.operators.format_bytes import Formats, matrix_bytes
+from perfmodel.operators.masks import Branches
 from perfmodel.operators.quantity import Quantity
 from perfmodel.operators.record import (
     Collective,
@@ -34,6 +35,8 @@ class Step:
     cached: Quantity
     logits: Quantity = 1
     """Tokens per sequence whose logits are computed."""
+    branches: Branches = ()
+    """Where the new tokens are in a tree instead of a row; see `masks.branched`."""
 
     @property
     def tokens(self) -> Quantity:

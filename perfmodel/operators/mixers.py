@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from perfmodel.operators.cache import index_token_bytes, token_bytes
 from perfmodel.operators.context import HALF, Context
-from perfmodel.operators.masks import causal_pairs, chunked_keys, chunked_pairs, windowed_keys
+from perfmodel.operators.masks import (
+    branched,
+    causal_pairs,
+    chunked_keys,
+    chunked_pairs,
+    windowed_keys,
+)
 from perfmodel.operators.quantity import minimum
 from perfmodel.operators.record import Attention as AttentionOperator
 from perfmodel.operators.record import Gemm, Operator
@@ -22,9 +29,11 @@ def named(weights: Iterator[Weight]) -> dict[str, Weight]:
 def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
     new, cached = c.step.new, c.step.cached
     if a.chunked and a.window is not None:
-        pairs, keys = chunked_pairs(new, cached, a.window), chunked_keys(new, cached, a.window)
+        mask = partial(chunked_pairs, chunk=a.window)
+        keys = chunked_keys(new, cached, a.window)
     else:
-        pairs, keys = causal_pairs(new, cached, a.window), windowed_keys(new, cached, a.window)
+        mask = partial(causal_pairs, window=a.window)
+        keys = windowed_keys(new, cached, a.window)
     return AttentionOperator(
         name="attention",
         count=c.count,
@@ -34,7 +43,7 @@ def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
         sequences=c.step.sequences,
         queries=new,
         keys=keys,
-        pairs=pairs,
+        pairs=branched(c.step.branches, new, cached, mask),
         context=new + cached,
         heads=a.heads,
         kv_heads=a.kv_heads,
@@ -109,7 +118,7 @@ def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iter
         sequences=c.step.sequences,
         queries=c.step.new,
         keys=c.step.cached + c.step.new,
-        pairs=causal_pairs(c.step.new, c.step.cached),
+        pairs=branched(c.step.branches, c.step.new, c.step.cached, causal_pairs),
         context=c.step.new + c.step.cached,
         heads=index.heads,
         kv_heads=1,
@@ -177,7 +186,7 @@ def _absorbed(a: LatentAttention, c: Context) -> Iterator[Operator]:
         sequences=c.step.sequences,
         queries=new,
         keys=keys if top_k is None else minimum(keys, new * top_k),
-        pairs=causal_pairs(new, cached, top_k),
+        pairs=branched(c.step.branches, new, cached, partial(causal_pairs, window=top_k)),
         context=new + cached,
         heads=a.heads,
         kv_heads=1,

@@ -39,6 +39,7 @@ def _recurrence(
         weight_bytes=weights,
         sequences=c.step.sequences,
         queries=c.step.new,
+        states_kept=c.step.new if c.step.phase == "decode" else 1,
         state_elements=recurrent + conv,
         state_bytes=layer_state_bytes(mixer, STATE_BYTES[c.state_dtype]),
         flops_per_token=flops * recurrent + 2 * mixer.conv_kernel * channels,
