@@ -13,6 +13,7 @@ from perfmodel.inference.speculation.best import Best, best_setting, first_unpai
 from perfmodel.inference.speculation.draft import Draft
 from perfmodel.inference.speculation.rounds import PREFIX, Rounds
 from perfmodel.inference.steps import mean_context
+from perfmodel.operators.cache import cache_bytes
 from perfmodel.operators.quantity import Quantity, as_quantity
 from perfmodel.specs.workload import Workload
 
@@ -79,6 +80,11 @@ class Speculated:
         nodes = self.draft.speculation.nodes
         return (self.round_s / self.plain.time_s - 1) / nodes if nodes else None
 
+    @property
+    def draft_kv_bytes_per_token(self) -> float:
+        """What the draft's own cache grows by with each token of a sequence, on one GPU."""
+        return float(cache_bytes(self.draft.layers, 1, self.draft.formats.cache))
+
     @cached_property
     def best(self) -> Best:
         """The number of tokens, or the part of the tree, that gives most tokens per second."""
@@ -89,6 +95,7 @@ class Speculated:
     def break_even_batch(self) -> Quantity | None:
         """The smallest batch at which a round gains nothing; NaN where each that fits gains.
 
+        In the shape that prompt and output broadcast to: the workload's batch has no part in it.
         None where the draft's cost is stated: it doesn't depend on the batch.
         """
         if self.draft.speculation.draft_cost is not None:

@@ -112,25 +112,24 @@ def first_unpaid(rounds: Rounds, cached: Quantity, most: Quantity) -> Quantity:
     """
     tokens = round_tokens(rounds.draft.speculation)
 
-    def pays(sequences: Array) -> Array:
+    def pays(batches: Array) -> Array:
+        sequences = np.maximum(batches, 1.0)
         plain = rounds.plain(sequences, _expand(cached)).total.time_s
         cost = rounds.cost(sequences, _expand(cached)).total.time_s
         paid: Array = np.asarray(tokens * plain > cost)
         return paid
 
-    top = np.minimum(np.floor(most), LARGEST_BATCH)[..., None] * np.ones(np.shape(_expand(cached)))
-    grid = np.unique if top.size == 1 else None
+    shape = np.broadcast_shapes(np.shape(most), np.shape(cached))
+    top = np.broadcast_to(np.minimum(np.floor(most), LARGEST_BATCH), shape)[..., None]
     points = np.round(np.maximum(top, 1.0) ** (np.arange(COARSE) / (COARSE - 1)))
-    if grid is not None:
-        points = grid(points)[(None,) * (np.ndim(top) - 1)]
     low, high = _bracket(points, pays(points))
     while np.any(high - low > 1):
         steps = np.arange(FINE) / (FINE - 1)
-        points = low[..., None] + np.ceil(np.nan_to_num(high - low, nan=1.0)[..., None] * steps)
-        narrowed = _bracket(points, np.where(points <= low[..., None], True, pays(points)))
+        gap = np.nan_to_num(high - low, nan=0.0)
+        points = low[..., None] + np.ceil(gap[..., None] * steps)
+        narrowed = _bracket(points, (points <= low[..., None]) | pays(points))
         low, high = narrowed[0], np.where(np.isnan(high), np.nan, narrowed[1])
-    found = np.where(top[..., 0] >= 1, high, np.nan)
-    return as_quantity(found if np.ndim(cached) or np.ndim(most) else found.item())
+    return as_quantity(np.where(top[..., 0] >= 1, high, np.nan))
 
 
 def _bracket(points: Array, paid: Array) -> tuple[Array, Array]:

@@ -46,9 +46,7 @@ class Rounds:
     def _fused(self) -> bool:
         return self.plan.deployment.attention == "fused"
 
-    def plain(
-        self, sequences: Quantity, cached: Quantity, mask: Array | None = None
-    ) -> PhaseCost:
+    def plain(self, sequences: Quantity, cached: Quantity, mask: Array | None = None) -> PhaseCost:
         """A decode step without speculation."""
         return self._target(Step("decode", sequences, 1, cached), mask)
 
@@ -208,9 +206,7 @@ def draft_prefill(rounds: Rounds, workload: Workload) -> PhaseCost:
         return PhaseCost((), Cost())
     host = None
     if rounds.host is not None:
-        host = rounds.host.model_copy(
-            update={"step_us": 0.0, "sequence_us": 0.0, "floor_us": 0.0}
-        )
+        host = rounds.host.model_copy(update={"step_us": 0.0, "sequence_us": 0.0, "floor_us": 0.0})
     plan = replace(rounds.plan, formats=draft.formats, parallel=draft.parallel)
     whole = prefill(draft.net, workload, plan, rounds.device, host)
     sequences = plan.replica_sequences(workload)
