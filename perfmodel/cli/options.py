@@ -82,8 +82,8 @@ PARSERS: dict[Any, tuple[Callable[[str], Any], str]] = {
     int: (whole_number, "<int>"),
     int | None: (whole_number, "<int>"),
     float | None: (number, "<float>"),
-    Rates | None: (rates, "<float,…>"),
-    Branching | None: (branching, "<int,…>"),
+    Rates | None: (rates, "<floats>"),
+    Branching | None: (branching, "<ints>"),
 }
 """Parser and placeholder of a flag by its kind."""
 

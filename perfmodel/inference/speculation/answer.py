@@ -14,7 +14,7 @@ from perfmodel.inference.speculation.draft import Draft
 from perfmodel.inference.speculation.rounds import PREFIX, Rounds
 from perfmodel.inference.steps import mean_context
 from perfmodel.operators.cache import cache_bytes
-from perfmodel.operators.quantity import Quantity, as_quantity
+from perfmodel.operators.quantity import Quantity, as_quantity, maximum, minimum
 from perfmodel.specs.workload import Workload
 
 
@@ -63,16 +63,21 @@ class Speculated:
 
     @property
     def speedup_interval(self) -> tuple[Quantity, Quantity]:
-        """Low and high end of the speed-up.
+        """Low and high end of the speed-up E/(1 + r), where r is what a round takes beyond a step.
 
-        The log widths of both times are added in quadrature, as if their errors were
-        independent: they share most kernels, so the interval is rather too wide. The acceptance
-        is taken as exact.
+        Both run the same kernels, so what is wrong with these cancels but for r: its log width
+        is those of both times in quadrature. The acceptance is taken as exact, and so is a
+        stated cost of the draft.
         """
         plain, whole = self.plain, self.round.total
+        added = whole.time_s / plain.time_s - 1
         down = _quadrature(_log(plain.time_s, plain.low_s), _log(whole.high_s, whole.time_s))
         up = _quadrature(_log(plain.high_s, plain.time_s), _log(whole.time_s, whole.low_s))
-        return self.speedup * as_quantity(np.exp(-down)), self.speedup * as_quantity(np.exp(up))
+        exact = 0.0 if self.draft.speculation.draft_cost is not None else 1.0
+        tokens = self.expected_tokens
+        ends = [tokens / (1 + added * np.exp(exact * width)) for width in (down, -up)]
+        low, high = minimum(*ends), maximum(*ends)
+        return as_quantity(low), as_quantity(high)
 
     @property
     def draft_cost(self) -> Quantity | None:

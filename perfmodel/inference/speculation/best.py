@@ -8,6 +8,7 @@ from itertools import accumulate
 from operator import mul
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.inference.speculation.acceptance import (
     chain_tokens,
@@ -20,6 +21,7 @@ from perfmodel.inference.speculation.rounds import Rounds
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, is_array
 from perfmodel.specs.speculation import Speculation
 
+Flags = NDArray[np.bool_]
 LONGEST = 16
 """Chains of one rate are tried up to so many tokens, or twice those stated."""
 LARGEST_BATCH = 4096
@@ -112,12 +114,11 @@ def first_unpaid(rounds: Rounds, cached: Quantity, most: Quantity) -> Quantity:
     """
     tokens = round_tokens(rounds.draft.speculation)
 
-    def pays(batches: Array) -> Array:
+    def pays(batches: Array) -> Flags:
         sequences = np.maximum(batches, 1.0)
         plain = rounds.plain(sequences, _expand(cached)).total.time_s
         cost = rounds.cost(sequences, _expand(cached)).total.time_s
-        paid: Array = np.asarray(tokens * plain > cost)
-        return paid
+        return np.asarray(tokens * plain > cost, dtype=bool)
 
     shape = np.broadcast_shapes(np.shape(most), np.shape(cached))
     top = np.broadcast_to(np.minimum(np.floor(most), LARGEST_BATCH), shape)[..., None]
@@ -127,14 +128,14 @@ def first_unpaid(rounds: Rounds, cached: Quantity, most: Quantity) -> Quantity:
         steps = np.arange(FINE) / (FINE - 1)
         gap = np.nan_to_num(high - low, nan=0.0)
         points = low[..., None] + np.ceil(gap[..., None] * steps)
-        narrowed = _bracket(points, (points <= low[..., None]) | pays(points))
+        narrowed = _bracket(points, np.logical_or(points <= low[..., None], pays(points)))
         low, high = narrowed[0], np.where(np.isnan(high), np.nan, narrowed[1])
     return as_quantity(np.where(top[..., 0] >= 1, high, np.nan))
 
 
-def _bracket(points: Array, paid: Array) -> tuple[Array, Array]:
+def _bracket(points: Array, paid: Flags) -> tuple[Array, Array]:
     """The last point before the first that doesn't pay (0 where that is the first), and it."""
-    unpaid = ~np.asarray(paid, dtype=bool)
+    unpaid = ~paid
     first = unpaid.argmax(axis=-1)
     broadcast = np.broadcast_to(points, unpaid.shape)
     high = np.take_along_axis(broadcast, first[..., None], -1)[..., 0]

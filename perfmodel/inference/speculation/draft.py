@@ -126,7 +126,10 @@ def _eagle_net(model: Model) -> Model:
 
 
 def _loaded(model: Model, name: str, *, joins: bool) -> Model:
-    net = load_model(name)
+    try:
+        net = load_model(name)
+    except InputError as error:
+        raise InputError(f"--draft-model: {error}") from None
     if net.vocab != model.vocab:
         raise InputError(
             f"--draft-model: {net.name} has a vocabulary of {net.vocab:,} tokens and "

@@ -118,9 +118,9 @@ def verify_step(
     """The step that verifies a round's tokens after ``cached`` ones."""
     levels = draft.speculation.levels
     if tokens is None and max(levels) > 1:
-        new = sum(levels)
         branches = tuple((nodes, depth) for depth, nodes in enumerate(levels))
-        return Step("decode", sequences, new, cached, logits=new, branches=branches)
+        whole = sum(levels)
+        return Step("decode", sequences, whole, cached, logits=whole, branches=branches)
     new = 1 + (draft.speculation.nodes if tokens is None else tokens)
     return Step("decode", sequences, new, cached, logits=new)
 
