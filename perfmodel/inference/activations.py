@@ -11,25 +11,26 @@ from perfmodel.specs.model import Attention, LatentAttention, Model
 from perfmodel.specs.workload import Workload
 from perfmodel.units import GIB
 
+VERIFIED_BYTES = 8.0
+"""Logits and probabilities of a drafted token in fp32, for each entry of the vocabulary."""
 SCORE_BYTES = 4.0
 """Scores in 16 bits and the probabilities made of them, for each (head, query, key)."""
 
 
 def logits_bytes(model: Model, plan: Plan) -> float:
-    """Bytes that one more sequence in a step adds to the activation peak.
+    """Bytes of one row of logits in the engine's start-up run, which samples a row per sequence.
 
-    Its logits, the sampler's copies and sort indices, over the whole vocabulary whatever the TP.
+    The logits, the sampler's copies and sort indices, over the whole vocabulary whatever the TP.
     """
     return plan.engine.activation.bytes_per_logit * model.vocab
 
 
-def sequence_limit(plan: Plan, sequences: Quantity) -> Quantity:
-    """Rows of logits that are set aside: the engine's limit of sequences, or what is beyond it.
+def sequence_logits_bytes(model: Model, plan: Plan) -> float:
+    """Bytes that one more sequence in a step adds to the activation peak.
 
-    A sequence has one row in a step, and one more for each drafted token that is verified.
+    Its row, and for each drafted token the logits and probabilities that are compared.
     """
-    rows = (1 + plan.drafted) * sequences
-    return maximum(plan.stated_max_num_seqs or plan.own_max_num_seqs, rows)
+    return logits_bytes(model, plan) + VERIFIED_BYTES * plan.drafted * model.vocab
 
 
 def scores_bytes(model: Model, workload: Workload, plan: Plan) -> Quantity:
@@ -58,8 +59,9 @@ def fixed_peak_bytes(model: Model, workload: Workload, plan: Plan) -> Quantity:
 
 def activation_peak_bytes(model: Model, workload: Workload, plan: Plan) -> Quantity:
     """Peak beside weights and cache in the engine's start-up run, in bytes."""
-    limit = sequence_limit(plan, plan.replica_sequences(workload))
-    return limit * logits_bytes(model, plan) + fixed_peak_bytes(model, workload, plan)
+    covered = (plan.stated_max_num_seqs or plan.own_max_num_seqs) * logits_bytes(model, plan)
+    needed = plan.replica_sequences(workload) * sequence_logits_bytes(model, plan)
+    return maximum(covered, needed) + fixed_peak_bytes(model, workload, plan)
 
 
 def most_sequences(room: Quantity, per_sequence: Quantity, model: Model, plan: Plan) -> Quantity:
@@ -68,11 +70,10 @@ def most_sequences(room: Quantity, per_sequence: Quantity, model: Model, plan: P
     Up to the engine's own limit the logits of the limit are set aside whatever the batch; each
     sequence beyond it needs its own. A limit that the user stated isn't passed.
     """
-    logits = logits_bytes(model, plan)
+    logits, each = logits_bytes(model, plan), sequence_logits_bytes(model, plan)
     own = plan.stated_max_num_seqs or plan.own_max_num_seqs
-    covered = own / (1 + plan.drafted)
-    """Sequences whose rows of logits are within the engine's limit."""
+    covered = own * (logits / each if each else 1.0)
     within = (room - own * logits) / np.maximum(per_sequence, 1e-9)
-    beyond = room / (per_sequence + (1 + plan.drafted) * logits)
+    beyond = room / (per_sequence + each)
     most: Quantity = np.where(within <= covered, within, np.maximum(beyond, covered))
     return most if plan.stated_max_num_seqs is None else minimum(most, float(own))

@@ -141,6 +141,12 @@ def _warnings(model: Model, workload: Workload, plan: Plan, memory: Memory) -> t
             f"prefill is priced as one pass; {plan.engine.name} takes at most {budget} tokens a "
             "step, and --prefill-chunk prices such steps"
         )
+    verified = (1 + plan.drafted) * plan.replica_sequences(workload)
+    if plan.draft is not None and np.any(np.asarray(verified) > budget):
+        notes.append(
+            f"verification is priced as one step; {plan.engine.name} takes at most {budget} tokens "
+            "a step, drafted ones included"
+        )
     if plan.parallel.pp > 1:
         notes.append(
             f"one batch passes the {plan.parallel.pp} pipeline stages in turn: latency is right, "

@@ -118,6 +118,16 @@ def test_an_eagle_head_of_a_model_with_experts_needs_its_config():
     assert "--draft-model" in said
 
 
+def test_a_step_of_more_tokens_than_the_engine_takes_is_said():
+    few, many = (
+        perfmodel(*LLAMA, *NGRAM, "--acceptance", "0.8", "--max-num-batched-tokens", "1024",
+                  "--batch", batch, "--prompt", "32", "--output", "8", "--json")
+        for batch in (256, 257)
+    )  # fmt: skip
+    assert not any("verification" in note for note in few.record["warnings"])
+    assert any("verification" in note for note in many.record["warnings"])
+
+
 def test_recurrent_layers_take_no_tree():
     said = refused("estimate", "nemotron-nano-9b-v2", "-H", "h200-sxm", "--speculative-method",
                    "medusa", "--tree", "2,2", "--acceptance", "0.8")  # fmt: skip

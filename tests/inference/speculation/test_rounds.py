@@ -333,3 +333,14 @@ def test_arrays_are_the_loop_over_their_elements(method):
                 one.speculation.break_even_batch,
                 equal_nan=True,
             )
+
+
+def test_logits_of_drafted_tokens_need_room_beyond_the_samplers_own():
+    """vLLM's 1,024 rows of 38.04 B cover 1,024·38.04/(38.04 + 8·7) = 414 sequences of 1 + 7."""
+    below, above = (
+        run(ngram(7), case=Workload(batch=batch, prompt=20, output=4)).memory.activation_bytes
+        for batch in (414, 415)
+    )
+    assert below == run(None).memory.activation_bytes
+    each = (38.04 + 56) * 128_256
+    assert above == pytest.approx(below - 1024 * 38.04 * 128_256 + 415 * each, rel=1e-5)
