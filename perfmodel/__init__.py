@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perfmodel.specs.hardware import Hardware, hardware_names, load_hardware
     from perfmodel.specs.loading import load_model, model_names
     from perfmodel.specs.model import Model
+    from perfmodel.specs.speculation import Speculation
     from perfmodel.specs.workload import Workload
 
 __version__ = "0.1.0"
@@ -32,6 +33,7 @@ _HOME = {
     "InputError": "perfmodel.errors",
     "Model": "perfmodel.specs.model",
     "PerfmodelError": "perfmodel.errors",
+    "Speculation": "perfmodel.specs.speculation",
     "UnknownNameError": "perfmodel.errors",
     "Workload": "perfmodel.specs.workload",
     "count_parameters": "perfmodel.operators.parameters",
@@ -51,6 +53,7 @@ __all__ = [
     "InputError",
     "Model",
     "PerfmodelError",
+    "Speculation",
     "UnknownNameError",
     "Workload",
     "__version__",

@@ -13,11 +13,12 @@ from perfmodel.cli.memory_tables import memory_rows, memory_table, parallel_size
 from perfmodel.cli.options import takes_case
 from perfmodel.cli.output import bold, console, print_csv, print_json, print_table
 from perfmodel.cli.overflow import refuse_overflow
+from perfmodel.cli.speculation_table import speculation_fact, speculation_table
 from perfmodel.cli.text import percent, whole
 from perfmodel.errors import InputError
 from perfmodel.inference.estimate import Estimate, estimate
 from perfmodel.inference.kv_report import kv_report
-from perfmodel.inference.record import HEADLINE, estimate_record, plain
+from perfmodel.inference.record import HEADLINE, estimate_record, plain, speculation_record
 from perfmodel.operators.format_bytes import BASE
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.workload import Workload
@@ -47,7 +48,24 @@ def _summary_rows(result: Estimate) -> list[dict[str, Any]]:
                 {"quantity": f"{title}.{name}", "value": plain(value), "low": "", "high": ""}
             )
     rows += [row | {"quantity": f"memory.{row['quantity']}"} for row in _memory_rows(result)]
-    return rows
+    return rows + _speculation_rows(result)
+
+
+def _speculation_rows(result: Estimate) -> list[dict[str, Any]]:
+    if result.speculation is None:
+        return []
+    record = speculation_record(result.speculation)
+    ends = {f"{name}_{end}" for name in record for end in ("low", "high")}
+    return [
+        {
+            "quantity": f"speculation.{name}",
+            "value": ",".join(map(str, value)) if isinstance(value, tuple) else value,
+            "low": record.get(f"{name}_low", ""),
+            "high": record.get(f"{name}_high", ""),
+        }
+        for name, value in record.items()
+        if name not in ends
+    ]
 
 
 def _memory_rows(result: Estimate) -> list[dict[str, Any]]:
@@ -100,6 +118,8 @@ def _print_head(out: Any, result: Estimate) -> None:
     if load.prefill_chunk:
         facts.append(f"chunks of {whole(load.prefill_chunk)}")
     facts += [f"output {whole(load.output)}", *_format_facts(result), plan.engine]
+    if plan.speculation is not None:
+        facts.append(speculation_fact(plan.speculation))
     out.print(" · ".join(facts))
 
 
@@ -108,6 +128,8 @@ def _print_tables(result: Estimate, explain: Explain | None) -> None:
     _print_head(out, result)
     if result.memory.fits:
         print_table(out, tables.headline_table(result))
+        if result.speculation is not None:
+            print_table(out, speculation_table(result.speculation))
         print_table(out, tables.phase_table(result))
         print_table(out, tables.share_table(result))
     print_table(out, memory_table(result, detail=explain == "memory"))

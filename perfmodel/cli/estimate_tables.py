@@ -73,7 +73,8 @@ def phase_table(result: Estimate) -> Table:
     whose = "Per GPU" if stages == 1 else f"One GPU of each of {stages} stages"
     if result.plan.deployment.pp_microbatches > 1:
         whose = f"One GPU of the slowest of {stages} stages"
-    heads = [(whose, "left"), ("Prefill", "right"), (f"Decode step at {context}", "right")]
+    what = "step" if result.speculation is None else "round"
+    heads = [(whose, "left"), ("Prefill", "right"), (f"Decode {what} at {context}", "right")]
     made = table(None, heads)
     labels = (
         "Time", "Throughput (all GPUs)", "FLOPs", "Device memory traffic",
@@ -162,7 +163,8 @@ def _title(name: str, phase: Phase) -> str:
 def operator_tables(result: Estimate, width: int) -> Iterator[Table]:
     """Every operator's row, for each phase; shapes only where ``width`` has room for them."""
     left = {"Operator", "Bound", "Shape"}
-    for title, phase in (("Prefill", result.prefill), ("Decode step", result.decode)):
+    decode = "Decode step" if result.speculation is None else "Decode round"
+    for title, phase in (("Prefill", result.prefill), (decode, result.decode)):
         rows = [_operator_cells(row, float(phase.time_s)) for row in phase.cost.operators]
         heads = [name for name in rows[0] if width >= WIDE or name not in {"Shape", "FLOP/B"}]
         made = table(

@@ -30,6 +30,7 @@ def _flag(field: str, names: str, kind: Any, help_text: str, panel: str) -> Flag
 
 _CASE, _LAYOUT, _FORMAT = "Workload", "Parallel layout", "Number formats"
 _CACHE, _ENGINE = "KV cache", "Engine"
+_SPECULATION = "Speculative decoding"
 _FORMATS = ", ".join(dict.fromkeys([*FORMATS, *FILE_TYPES]))
 WORKLOAD = (
     _flag("batch", "--batch -b", int, "Sequences in flight over the whole deployment.", _CASE),
@@ -183,3 +184,51 @@ ENGINE = (
     ),
 )  # fmt: skip
 DEPLOYMENT = LAYOUT + FORMATTING + CACHE + ENGINE
+
+
+class Rates:
+    """The kind of a flag that takes a rate, or one per depth separated by commas."""
+
+
+class Branching:
+    """The kind of a flag that takes whole numbers separated by commas."""
+
+
+SPECULATION = (
+    _flag(
+        "method", "--speculative-method", str | None,
+        "draft, medusa, eagle, mtp, ngram or lookahead: who drafts tokens.", _SPECULATION,
+    ),
+    _flag(
+        "draft_model", "--draft-model", str | None,
+        "The model that drafts (draft, eagle); as MODEL.", _SPECULATION,
+    ),
+    _flag(
+        "draft_weights", "--draft-weights", str,
+        "Format of the draft's linear layers; auto: its checkpoint's, for mtp the target's.",
+        _SPECULATION,
+    ),
+    _flag(
+        "tokens", "--num-speculative-tokens", int | None,
+        "Tokens of a chain that a round drafts; 0: plain decoding.", _SPECULATION,
+    ),
+    _flag(
+        "tree", "--tree", Branching | None,
+        "Instead of a chain: children of each node by depth, such as 4,2,1.", _SPECULATION,
+    ),
+    _flag(
+        "acceptance", "--acceptance", Rates | None,
+        "Chance that a drafted token is accepted once its parent is; one, or one per depth.",
+        _SPECULATION,
+    ),
+    _flag(
+        "accepted_length", "--accepted-length", float | None,
+        "Instead of a rate: the measured mean of tokens per round, the bonus token counted.",
+        _SPECULATION,
+    ),
+    _flag(
+        "draft_cost", "--draft-cost", float | None,
+        "What a drafted token adds to a round, as a share of a plain step, as measured "
+        "(default: from the operators).", _SPECULATION,
+    ),
+)  # fmt: skip

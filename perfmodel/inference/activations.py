@@ -12,23 +12,26 @@ from perfmodel.specs.model import Attention, LatentAttention, Model
 from perfmodel.specs.workload import Workload
 from perfmodel.units import GIB
 
+VERIFIED_BYTES = 8.0
+"""Logits and probabilities of a drafted token in fp32, for each entry of the vocabulary."""
 SCORE_BYTES = 4.0
 """Scores in 16 bits and the probabilities made of them, for each (head, query, key)."""
 
 
 def logits_bytes(model: Model, plan: Plan) -> float:
-    """Bytes that one more sequence in a step adds to the activation peak.
+    """Bytes of one row of logits in the engine's start-up run, which samples a row per sequence.
 
-    Its logits, the sampler's copies and sort indices, over the whole vocabulary whatever the TP.
+    The logits, the sampler's copies and sort indices, over the whole vocabulary whatever the TP.
     """
     return plan.engine.activation.bytes_per_logit * model.vocab
 
 
-def sequence_limit(plan: Plan, sequences: Quantity) -> Quantity:
-    """Sequences that the engine's start-up run assumes: its limit, or the batch beyond it."""
-    if plan.stated_max_num_seqs is not None:
-        return plan.stated_max_num_seqs
-    return maximum(plan.own_max_num_seqs, sequences)
+def sequence_logits_bytes(model: Model, plan: Plan) -> float:
+    """Bytes that one more sequence in a step adds to the activation peak.
+
+    Its row, and for each drafted token the logits and probabilities that are compared.
+    """
+    return logits_bytes(model, plan) + VERIFIED_BYTES * plan.drafted * model.vocab
 
 
 def scores_bytes(model: Model, workload: Workload, plan: Plan) -> Quantity:
@@ -58,8 +61,9 @@ def fixed_peak_bytes(model: Model, workload: Workload, plan: Plan) -> Quantity:
 
 def activation_peak_bytes(model: Model, workload: Workload, plan: Plan) -> Quantity:
     """Peak beside weights and cache in the engine's start-up run, in bytes."""
-    limit = sequence_limit(plan, plan.replica_sequences(workload))
-    return limit * logits_bytes(model, plan) + fixed_peak_bytes(model, workload, plan)
+    covered = (plan.stated_max_num_seqs or plan.own_max_num_seqs) * logits_bytes(model, plan)
+    needed = plan.replica_sequences(workload) * sequence_logits_bytes(model, plan)
+    return maximum(covered, needed) + fixed_peak_bytes(model, workload, plan)
 
 
 def most_sequences(
@@ -76,13 +80,12 @@ def most_sequences(
     sequence beyond it needs its own. A limit that the user stated isn't passed.
     """
     room, weight = keeps.without_logits(weights, fixed)
-    logits = weight * logits_bytes(model, plan)
+    row, own_rows = weight * logits_bytes(model, plan), weight * sequence_logits_bytes(model, plan)
     own = plan.stated_max_num_seqs or plan.own_max_num_seqs
+    covered = own * (row / own_rows if own_rows else 1.0)
     each = np.maximum(per_sequence, 1e-9)
-    within = (room - own * logits) / each
-    ceiling = keeps.ceiling_bytes(weights) / each
-    if plan.stated_max_num_seqs is not None:
-        return minimum(minimum(within, ceiling), float(own))
-    beyond = room / (per_sequence + logits)
-    most: Quantity = np.where(within <= own, within, np.maximum(beyond, own))
-    return minimum(most, ceiling)
+    within = (room - own * row) / each
+    beyond = room / (per_sequence + own_rows)
+    most: Quantity = np.where(within <= covered, within, np.maximum(beyond, covered))
+    most = minimum(most, keeps.ceiling_bytes(weights) / each)
+    return most if plan.stated_max_num_seqs is None else minimum(most, float(own))

@@ -227,11 +227,13 @@ class EngineDevice:
         # An absorbed MLA reads one latent for all heads, on tensor cores: no such limit there.
         limited = operator.phase == "decode" and not operator.latent
         rate = clocks(self.device.hardware) if limited else 0.0
+        # Such kernels take one query; several go through a prefill's, on tensor cores: no faster.
+        each = operator.flops / maximum(operator.queries, 1)
         return replace(
             parts,
             family="attention",
             compute_s=compute,
             memory_s=memory,
             work_s=parts.work_s * maximum(compute, memory) / larger,
-            flop_clocks_s=operator.flops / rate if rate else 0.0,
+            flop_clocks_s=each / rate if rate else 0.0,
         )

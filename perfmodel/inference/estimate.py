@@ -15,9 +15,11 @@ from perfmodel.inference.execution import Started, how_started, kernels_of, laun
 from perfmodel.inference.kv_checks import kv_notes
 from perfmodel.inference.layout import layout_notes
 from perfmodel.inference.memory import Memory, memory_use
-from perfmodel.inference.phase import Cost, Device, PhaseCost
+from perfmodel.inference.phase import Cost, Device, PhaseCost, join
 from perfmodel.inference.pipeline import bubble_share, decode_phase, decode_total, prefill_phase
 from perfmodel.inference.plan import Plan, make_plan
+from perfmodel.inference.speculation.answer import Speculated
+from perfmodel.inference.speculation.rounds import Rounds, all_rounds, draft_prefill, mean_round
 from perfmodel.kernels.calibration import load_calibration
 from perfmodel.kernels.choice import GENERIC, choose_calibration
 from perfmodel.kernels.timing import DeviceModel
@@ -75,12 +77,14 @@ class Estimate:
     """What turned work into time: the datasheet's roof, or a calibration's origin and stack."""
     prefill: Phase
     decode: Phase
-    """The decode step at the mean context."""
+    """The decode step at the mean context; with speculation a round, the draft's part first."""
     decode_total: Cost
-    """All output − 1 decode steps."""
+    """All decode steps or rounds, which give the output − 1 tokens after the first."""
     memory: Memory
     warnings: tuple[str, ...]
     roofline_only: bool = False
+    speculation: Speculated | None = None
+    """What speculative decoding gains here; None without it."""
 
     @property
     def ttft_s(self) -> Quantity:
@@ -159,6 +163,12 @@ def _warnings(
         notes.append(
             f"prefill is priced as one pass; {plan.engine.name} takes at most {budget} tokens a "
             "step, and --prefill-chunk prices such steps"
+        )
+    verified = (1 + plan.drafted) * plan.replica_sequences(workload)
+    if plan.draft is not None and np.any(np.asarray(verified) > budget):
+        notes.append(
+            f"verification is priced as one step; {plan.engine.name} takes at most {budget} tokens "
+            "a step, drafted ones included"
         )
     notes += layout_notes(plan.deployment, bubbles)
     notes += kv_notes(plan.deployment, plan.engine.name)
@@ -246,11 +256,21 @@ def estimate(
     device, runs, host = _running(hardware, plan, roofline_only=roofline_only)
     memory = memory_use(model, hardware, workload, plan)
     costs = () if roofline_only else tuple(dequantise_notes(plan, device, clocks(hardware)))
-    new_tokens = workload.batch * workload.new_tokens
-    ridge = _ridge_point(plan, device)
     first = prefill_phase(model, workload, plan, runs, host)
     step = decode_phase(model, workload, plan, runs, host)
     bubbles = {"prefill": bubble_share(first), "decode": bubble_share(step)}
+    speculated, tokens = None, workload.batch
+    if plan.draft is None:
+        total = decode_total(model, workload, plan, runs, host)
+    else:
+        rounds = Rounds(model, plan, plan.draft, runs, host)
+        plain, step = step.total, mean_round(rounds, workload)
+        speculated = Speculated(rounds, workload, plain, step, memory.max_sequences)
+        first = join(first, draft_prefill(rounds, workload))
+        total = all_rounds(rounds, workload)
+        tokens = workload.batch * speculated.expected_tokens
+    new_tokens = workload.batch * workload.new_tokens
+    ridge = _ridge_point(plan, device)
     return Estimate(
         model=model,
         hardware=hardware,
@@ -258,9 +278,10 @@ def estimate(
         plan=plan,
         calibration=device.label,
         prefill=Phase(first, new_tokens, how_started(plan, workload, "prefill"), ridge),
-        decode=Phase(step, workload.batch, how_started(plan, workload, "decode"), ridge),
-        decode_total=decode_total(model, workload, plan, runs, host),
+        decode=Phase(step, tokens, how_started(plan, workload, "decode"), ridge),
+        decode_total=total,
         memory=memory,
         warnings=_warnings(model, workload, plan, memory, bubbles) + costs,
         roofline_only=roofline_only,
+        speculation=speculated,
     )

@@ -138,12 +138,15 @@ class KvStore:
     def held(self, layers: tuple[Layer, ...], length: Quantity, *, stored: bool = False) -> Held:
         """What a sequence of ``length`` takes in a stage of ``layers``.
 
-        ``stored``: only what holds data, without a layout's or a manager's waste.
+        ``stored``: only what holds data, without a layout's or a manager's waste. Drafted tokens
+        have their slots, and a state each to go back to.
         """
+        drafted = self._plan.drafted
+        length = length + drafted
         manager = self._plan.deployment.kv_manager
         if manager != "ideal" and not stored:
             return self._pooled(layers, length)
-        states = state_bytes(layers, self._element)
+        states = (1 + drafted) * state_bytes(layers, self._element)
         allocate = stored_share(self._plan.parallel.cache_shares) if stored else self._allocate
         cache = cache_bytes(layers, length, self._plan.formats.cache, allocate, self._cap)
         shared: Quantity = 0.0

@@ -71,6 +71,13 @@ class _Stage:
     weights_bytes: float
     host_bytes: float
     """Weights that lie in host memory."""
+    draft_layers: tuple[Layer, ...] = ()
+    """Layers of the draft, whose cache lies beside that of the stage's own."""
+
+    @property
+    def cached_layers(self) -> tuple[Layer, ...]:
+        """All layers that keep a cache on this GPU."""
+        return self.layers + self.draft_layers
 
 
 def outside_bytes(plan: Plan) -> float:
@@ -87,12 +94,15 @@ def reserve(hardware: Hardware, plan: Plan) -> Reserve:
 
 
 def _stages(model: Model, plan: Plan) -> list[_Stage]:
-    """Each stage with the weights that stay on the device."""
-    away = plan.offload.weights_bytes
-    return [
-        _Stage(index, layers, max(0.0, weights - away) if away else weights, min(away, weights))
-        for index, (layers, weights) in enumerate(stage_weights(model, plan))
-    ]
+    """Each stage with the weights that stay on the device; the draft's on its only one."""
+    away, draft = plan.offload.weights_bytes, plan.draft
+    more = 0.0 if draft is None else draft.weights_bytes
+    layers_beside = () if draft is None else draft.layers
+    stages = []
+    for index, (layers, weights) in enumerate(stage_weights(model, plan)):
+        here = max(0.0, weights - away) if away else weights
+        stages.append(_Stage(index, layers, here + more, min(away, weights), layers_beside))
+    return stages
 
 
 def _floor(value: Quantity) -> Quantity:
@@ -136,13 +146,13 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     def spare(stage: _Stage, length: Quantity) -> Quantity:
         """What is left beside everything; negative where it doesn't fit."""
         room = keeps.room_bytes(stage.weights_bytes, activation)
-        return room - store.held(stage.layers, length).of(sequences)
+        return room - store.held(stage.cached_layers, length).of(sequences)
 
     tightest = min(stages, key=lambda s: float(np.min(spare(s, tokens))))
     shape = np.shape(spare(tightest, tokens))
     fixed = fixed_peak_bytes(model, workload, plan)
     most = [
-        _most(keeps, s.weights_bytes, fixed, store.held(s.layers, tokens), model, plan)
+        _most(keeps, s.weights_bytes, fixed, store.held(s.cached_layers, tokens), model, plan)
         for s in stages
     ]
 
@@ -152,11 +162,11 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
         return fitting
 
     fits = fits_at(tokens)
-    held = store.held(tightest.layers, tokens)
+    held = store.held(tightest.cached_layers, tokens)
     return Memory(
         weights_bytes=tightest.weights_bytes,
         kv_bytes=held.of(sequences),
-        kv_stored_bytes=store.held(tightest.layers, tokens, stored=True).of(sequences),
+        kv_stored_bytes=store.held(tightest.cached_layers, tokens, stored=True).of(sequences),
         activation_bytes=activation,
         reserved_bytes=keeps.reserved_bytes(tightest.weights_bytes, activation),
         capacity_bytes=hardware.capacity_bytes,
@@ -173,7 +183,7 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
 def _growth(stage: _Stage, plan: Plan) -> float:
     """Bytes that one more token takes on a GPU, below any window."""
     cache = plan.formats.cache.model_copy(update={"recent": 0})
-    return float(cache_bytes(stage.layers, 1, cache)) / plan.parallel.cache_shares
+    return float(cache_bytes(stage.cached_layers, 1, cache)) / plan.parallel.cache_shares
 
 
 def _most(

@@ -13,6 +13,7 @@ from perfmodel.inference.format_notes import exchange_notes
 from perfmodel.inference.kv_checks import check_kv_store
 from perfmodel.inference.layout import check_layout, check_microbatches, layout_of
 from perfmodel.inference.offload import Offload, offload_of
+from perfmodel.inference.speculation.draft import Draft, resolve_draft
 from perfmodel.kernels.flash import Flash, check_flash
 from perfmodel.operators.format_bytes import Formats
 from perfmodel.operators.quantity import Quantity, ceil_div
@@ -51,6 +52,13 @@ class Plan:
     """The engine's default share of the device memory."""
     graph_batch: int | None = None
     """The largest decode batch that the engine captures; None: any."""
+    draft: Draft | None = None
+    """Who drafts tokens for a step to verify; None: plain decoding."""
+
+    @property
+    def drafted(self) -> int:
+        """Drafted tokens of each sequence in a decode step, beside the one that is certain."""
+        return 0 if self.draft is None else self.draft.speculation.nodes
 
     @property
     def flash(self) -> Flash | None:
@@ -168,6 +176,7 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
         }
     )
     own = deployment.max_num_seqs or engine.default_limits(hardware).max_num_seqs
+    draft = resolve_draft(model, hardware, workload, understood, formats, parallel)
     return Plan(
         deployment=understood,
         parallel=parallel,
@@ -176,9 +185,10 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
         limits=limits,
         own_max_num_seqs=own,
         stated_max_num_seqs=deployment.max_num_seqs,
-        notes=notes,
+        notes=notes + (() if draft is None else draft.notes),
         model=model,
         offload=offload_of(hardware, deployment),
         own_utilisation=share,
         graph_batch=engine.graph_batch(hardware, parallel.tp),
+        draft=draft,
     )

@@ -12,6 +12,7 @@ from perfmodel.inference.estimate import Estimate, Phase
 from perfmodel.inference.kv_report import KvReport, kv_report
 from perfmodel.inference.memory import Memory
 from perfmodel.inference.phase import OperatorCost
+from perfmodel.inference.speculation.answer import Speculated
 from perfmodel.operators.quantity import Quantity
 
 HEADLINE = ("ttft_s", "tpot_s", "total_s", "output_tokens_per_s")
@@ -125,6 +126,34 @@ def memory_record(memory: Memory) -> dict[str, Any]:
     }
 
 
+def speculation_record(answer: Speculated) -> dict[str, Any]:
+    """A round beside a plain decode step at the mean context; ``verified_tokens`` with the root."""
+    s, best = answer.draft.speculation, answer.best
+    low, high = answer.speedup_interval
+    return {
+        "expected_tokens": answer.expected_tokens,
+        "depth": s.depth,
+        "verified_tokens": s.nodes + 1,
+        "round_s": plain(answer.round_s),
+        "round_s_low": plain(answer.round.total.low_s),
+        "round_s_high": plain(answer.round.total.high_s),
+        "draft_s": plain(answer.draft_s),
+        "verify_s": plain(answer.verify_s),
+        "plain_step_s": plain(answer.plain.time_s),
+        "speedup": plain(answer.speedup),
+        "speedup_low": plain(low),
+        "speedup_high": plain(high),
+        "draft_cost": plain(answer.draft_cost),
+        "draft_cost_source": "operators" if s.draft_cost is None else "stated",
+        "best_tokens": plain(best.tokens),
+        "best_tree": best.tree,
+        "best_speedup": plain(best.speedup),
+        "break_even_batch": plain(answer.break_even_batch),
+        "draft_weights_bytes": answer.draft.weights_bytes,
+        "draft_kv_bytes_per_token": answer.draft_kv_bytes_per_token,
+    }
+
+
 def _headline(result: Estimate) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name in HEADLINE:
@@ -148,5 +177,8 @@ def estimate_record(result: Estimate) -> dict[str, Any]:
         "decode": phase_record(result.decode),
         "memory": memory_record(result.memory),
         "kv_store": kv_record(kv_report(result)),
+        "speculation": (
+            None if result.speculation is None else speculation_record(result.speculation)
+        ),
         "warnings": list(result.warnings),
     }

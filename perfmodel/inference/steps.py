@@ -294,15 +294,22 @@ def _cached(workload: Workload, plan: Plan, cached: Quantity) -> Quantity:
     return as_quantity(cached * 0.0 + whole - 1)
 
 
-def mean_decode_step(
-    model: Model, workload: Workload, plan: Plan, part: Part | None = None
-) -> StepSet:
-    """One decode step of the whole batch, or a part's share, at the mean context."""
-    sequences = _sequences(workload, plan, part)
+def mean_context(
+    workload: Workload, plan: Plan, part: Part | None = None
+) -> tuple[Quantity, Quantity]:
+    """Sequences of a replica, or a part's, and the cached tokens of its mean decode step."""
     cached = mean_cached(workload)
     if plan.engine.kernels.static_cache:
         whole = plan.deployment.max_model_len or as_quantity(workload.prompt + workload.output)
         cached = whole - 1
+    return _sequences(workload, plan, part), cached
+
+
+def mean_decode_step(
+    model: Model, workload: Workload, plan: Plan, part: Part | None = None
+) -> StepSet:
+    """One decode step of the whole batch, or a part's share, at the mean context."""
+    sequences, cached = mean_context(workload, plan, part)
     return _decode_set(model, plan, sequences, cached, part=part)
 
 
@@ -319,6 +326,24 @@ def decode_step(
     return price(steps, model, plan, device, host, part)
 
 
+def decode_slabs(
+    workload: Workload, plan: Plan, tokens: float = 1.0, part: Part | None = None
+) -> Iterator[tuple[Quantity, Quantity, Array]]:
+    """Sequences, cached tokens and mask of the (output − 1)/tokens decode steps.
+
+    Each step gives ``tokens`` of each sequence and stands on a trailing axis, cut to bound
+    memory; the mask of the last one is the part of it that is needed.
+    """
+    steps = (np.asarray(workload.output, dtype=np.float64)[..., None] - 1) / tokens
+    longest = int(np.ceil(steps.max()))
+    sequences = _expand(_sequences(workload, plan, part))
+    prompt = _expand(workload.prompt)
+    settings = np.broadcast(steps, np.asarray(sequences), np.asarray(prompt)).size
+    for index in _slabs(longest, settings):
+        mask = np.clip(steps - index, 0.0, 1.0)
+        yield sequences, _cached(workload, plan, prompt + tokens * index), mask
+
+
 def decode_all(
     model: Model,
     workload: Workload,
@@ -328,15 +353,8 @@ def decode_all(
     part: Part | None = None,
 ) -> Cost:
     """All output − 1 decode steps, each at its own context, summed over a trailing axis."""
-    steps = np.asarray(workload.output, dtype=np.float64)[..., None] - 1
-    longest = int(steps.max())
-    sequences = _expand(_sequences(workload, plan, part))
-    prompt = _expand(workload.prompt)
-    settings = np.broadcast(steps, np.asarray(sequences), np.asarray(prompt)).size
     total = Cost()
-    for index in _slabs(longest, settings):
-        mask = (index < steps).astype(np.float64)
-        cached = _cached(workload, plan, prompt + index)
+    for sequences, cached, mask in decode_slabs(workload, plan, part=part):
         steps_at = _decode_set(model, plan, sequences, cached, mask, part)
         total = total + price(steps_at, model, plan, device, host, part).total
     return total

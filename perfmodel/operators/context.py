@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from perfmodel.operators.communication import compressed
 from perfmodel.operators.format_bytes import Formats, matrix_bytes
 from perfmodel.operators.fusion import After, Fusion
+from perfmodel.operators.masks import Branches
 from perfmodel.operators.quantity import Quantity, ceil_div
 from perfmodel.operators.record import (
     Collective,
@@ -41,6 +42,8 @@ class Step:
     beside: tuple[Step, ...] = ()
     """Other sequences that take part in the step: linear layers run once over the tokens of all,
     attention and recurrences once for each."""
+    branches: Branches = ()
+    """Where the new tokens are in a tree instead of a row; see `masks.branched`."""
 
     @property
     def parts(self) -> tuple[Step, ...]:

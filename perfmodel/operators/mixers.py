@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from perfmodel.operators.cache import index_token_bytes, recent_bytes, token_bytes
 from perfmodel.operators.context import HALF, Context
 from perfmodel.operators.context_parallel import shared_attention
-from perfmodel.operators.masks import causal_pairs, chunked_keys, chunked_pairs, windowed_keys
+from perfmodel.operators.masks import (
+    branched,
+    causal_pairs,
+    chunked_keys,
+    chunked_pairs,
+    windowed_keys,
+)
 from perfmodel.operators.quantity import minimum
 from perfmodel.operators.record import Attention as AttentionOperator
 from perfmodel.operators.record import Elementwise, Gemm, Operator, PartOf
@@ -38,9 +45,11 @@ def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
     if a.window is None and c.step.kept is not None:
         cached = minimum(cached, c.step.kept)
     if a.chunked and a.window is not None:
-        pairs, keys = chunked_pairs(new, cached, a.window), chunked_keys(new, cached, a.window)
+        mask = partial(chunked_pairs, chunk=a.window)
+        keys = chunked_keys(new, cached, a.window)
     else:
-        pairs, keys = causal_pairs(new, cached, a.window), windowed_keys(new, cached, a.window)
+        mask = partial(causal_pairs, window=a.window)
+        keys = windowed_keys(new, cached, a.window)
     return AttentionOperator(
         name="attention",
         count=c.count,
@@ -50,7 +59,7 @@ def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
         sequences=c.step.sequences,
         queries=new,
         keys=keys,
-        pairs=pairs,
+        pairs=branched(c.step.branches, new, cached, mask),
         context=new + cached,
         heads=a.heads,
         kv_heads=a.kv_heads,
@@ -149,7 +158,7 @@ def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iter
             sequences=part.sequences,
             queries=part.new,
             keys=part.cached + part.new,
-            pairs=causal_pairs(part.new, part.cached),
+            pairs=branched(part.branches, part.new, part.cached, causal_pairs),
             context=part.new + part.cached,
             heads=index.heads,
             kv_heads=1,
@@ -216,7 +225,7 @@ def _over_latents(a: LatentAttention, c: Context) -> AttentionOperator:
         sequences=c.step.sequences,
         queries=new,
         keys=keys if top_k is None else minimum(keys, new * top_k),
-        pairs=causal_pairs(new, cached, top_k),
+        pairs=branched(c.step.branches, new, cached, partial(causal_pairs, window=top_k)),
         context=new + cached,
         heads=a.heads,
         kv_heads=1,

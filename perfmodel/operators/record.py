@@ -207,6 +207,8 @@ class Recurrence(Operator):
     flops_per_token: int
     io_elements: int
     """Elements read and written per token besides the state."""
+    states_kept: Quantity = 1
+    """States written per sequence: that of each token where later ones may be taken back."""
 
     @property
     def shape(self) -> Shape:
@@ -224,8 +226,8 @@ class Recurrence(Operator):
 
     @property
     def cache_bytes(self) -> Quantity:
-        """The state in and out, once per sequence and step."""
-        return 2 * self.state_bytes * self.sequences
+        """The state in, once per sequence and step, and those kept out."""
+        return (1 + self.states_kept) * self.state_bytes * self.sequences
 
     @property
     def activation_bytes(self) -> Quantity:

@@ -40,6 +40,7 @@ def _recurrence(
             weight_bytes=weights,
             sequences=part.sequences,
             queries=part.new,
+            states_kept=part.new if part.phase == "decode" else 1,
             state_elements=recurrent + conv,
             state_bytes=layer_state_bytes(mixer, STATE_BYTES[c.state_dtype]),
             flops_per_token=flops * recurrent + 2 * mixer.conv_kernel * channels,

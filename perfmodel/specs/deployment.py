@@ -11,6 +11,7 @@ from perfmodel.errors import UnknownNameError
 from perfmodel.specs.base import Case, bounded, share, whole_number
 from perfmodel.specs.cache_formats import KINDS, cache_format
 from perfmodel.specs.formats import FILE_TYPES, FORMATS, number_format
+from perfmodel.specs.speculation import Speculation
 
 Ranks = Annotated[int, whole_number(1, 65_536)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -132,3 +133,5 @@ class Deployment(Case):
     """Share of the device memory that the engine may use."""
     max_num_seqs: Annotated[int | None, whole_number(1, 2**20)] = None
     max_num_batched_tokens: Annotated[int | None, whole_number(1, 2**24)] = None
+    speculation: Speculation | None = None
+    """Speculative decoding; None: one token per step and sequence."""
