@@ -13,6 +13,7 @@ from perfmodel.inference.engine_kernels import EngineDevice
 from perfmodel.inference.memory import Memory, memory_use
 from perfmodel.inference.phase import Cost, Device, PhaseCost
 from perfmodel.inference.plan import Plan, make_plan
+from perfmodel.inference.price_book import PriceBook
 from perfmodel.inference.steps import decode_all, decode_step, prefill
 from perfmodel.kernels.calibration import load_calibration
 from perfmodel.kernels.choice import GENERIC, choose_calibration
@@ -182,6 +183,7 @@ def estimate(
     deployment: Deployment | None = None,
     *,
     roofline_only: bool = False,
+    prices: PriceBook | None = None,
 ) -> Estimate:
     """Predict latency, throughput and memory of serving one batch.
 
@@ -191,6 +193,7 @@ def estimate(
         workload: batch, prompt and output; numbers or arrays that broadcast.
         deployment: parallel layout, formats and engine settings.
         roofline_only: the datasheet's roof, without calibration, launch cost, engine or host.
+        prices: prices of operators that earlier estimates asked for, and this one adds to.
 
     Raises:
         InputError: one line that names the wrong field and what would do.
@@ -204,6 +207,8 @@ def estimate(
     host = None
     if not roofline_only:
         runs, host = EngineDevice(device, plan.engine.kernels), plan.engine.host
+    if prices is not None:
+        runs = prices.of(runs)
     memory = memory_use(model, hardware, workload, plan)
     new_tokens = workload.batch * (workload.prompt - workload.cached_prefix)
     ridge = _ridge_point(plan, device)
