@@ -82,6 +82,9 @@ def _print_tables(advice: Advice, top: int) -> None:
     print_head(out, advice.base.estimate)
     if advice.base.fits:
         print_table(out, tables.base_table(advice))
+        over = tables.over_limit_line(advice)
+        if over:
+            out.print(f"\n{over}")
     else:
         out.print(f"\n{tables.overflow_line(advice)}")
     useful = advice.useful()[:top]

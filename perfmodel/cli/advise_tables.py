@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -126,14 +127,28 @@ def rest_table(advice: Advice) -> Table | None:
         for option in advice.options
         if not advice.helps(option)
     ]
-    rows += [
-        {"Setting": unused.setting or unused.lever, "Why": unused_text(unused, advice)}
-        for unused in advice.unused
-    ]
-    if not rows:
-        return None
-    title = f"No gain in {BY[advice.metric]}" if advice.base.fits else "Doesn't make it fit"
-    return _rows(title, rows, LEFT)
+    rows += _unused_rows(advice)
+    return _rows(_rest_title(advice), rows, LEFT) if rows else None
+
+
+def _rest_title(advice: Advice) -> str:
+    if not advice.base.fits:
+        return "Doesn't make it fit"
+    limited = advice.limits.ttft_s is not None or advice.limits.tpot_s is not None
+    return f"No gain in {BY[advice.metric]}{', or over a limit' if limited else ''}"
+
+
+def _unused_rows(advice: Advice) -> list[dict[str, str]]:
+    """Levers without a change; settings that are refused for the same reason share a row."""
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for unused in advice.unused:
+        name, why = unused.setting or unused.lever, unused_text(unused, advice)
+        alike = (unused.lever, re.sub(r"\d+", "", why))
+        if alike in rows:
+            rows[alike]["Setting"] += f", {name}"
+        else:
+            rows[alike] = {"Setting": name, "Why": why}
+    return list(rows.values())
 
 
 def ranking_title(advice: Advice) -> str:
@@ -147,6 +162,12 @@ def ranking_title(advice: Advice) -> str:
 def combination_title(options: tuple[Option, ...]) -> str:
     """What a table of combinations holds."""
     return "The best pairs" if len(options[0].changes) == 2 else "The best triples"
+
+
+def over_limit_line(advice: Advice) -> str:
+    """Which limits the case misses as it is; empty for none."""
+    missed = [name.upper() for name in advice.base.missed(advice.limits)]
+    return f"Over the limit now: {' and '.join(missed)}." if missed else ""
 
 
 def overflow_line(advice: Advice) -> str:

@@ -129,7 +129,7 @@ def reason_text(option: Option, advice: Advice) -> str:
     own = option.gains.of(metric)
     said = [f"{NAMES[metric]} {change_text(own)}", *_elsewhere(option, advice)]
     if option.alters_nothing():
-        share = option.gains.touched.share
+        share = option.gains.touched.before
         said.append(f"alters {percent(share)} of the time" if share else "alters no operator")
     remarks = [change.remark for change in option.changes if change.remark]
     return "; ".join([*said, *remarks])
@@ -149,14 +149,12 @@ def _elsewhere(option: Option, advice: Advice) -> list[str]:
 
 def unused_text(unused: Unused, advice: Advice) -> str:
     """Why a lever has nothing to change; what it gains now where it is on already."""
-    without = unused.without
-    if without is None:
+    if unused.without is None or not advice.base.fits:
         return unused.reason
-    lost = option_loss(without, advice)
-    return f"{unused.reason}; {lost}"
+    return f"{unused.reason}; {_loss(unused.without)}"
 
 
-def option_loss(without: Option, advice: Advice) -> str:
+def _loss(without: Option) -> str:
     """What taking a lever away does."""
     setting = without.setting
     if without.gains.unlike:

@@ -12,7 +12,7 @@ from perfmodel.inference.phase import Device
 from perfmodel.kernels.kernel_time import KernelTime
 from perfmodel.operators.record import Operator
 
-LARGEST_KEPT = 8192
+LARGEST_KEPT = 32_768
 """Elements of an array up to which a price is kept: sweeps over millions would fill memory."""
 NOT_PRICED = {"count"}
 """Fields of an operator that the time of one execution doesn't depend on."""

@@ -113,26 +113,27 @@ def ratio(before: Iterable[Term], after: Iterable[Term], value: float) -> Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """The part of a time that a change alters."""
+    """The part of a time that a change alters, as shares of the whole time before the change."""
 
-    share: float
-    """Of the time before, in operators that aren't the same after."""
+    before: float
+    """Operators that aren't the same after."""
+    after: float
+    """Operators that take their place."""
     assumed_before: float
-    """Share of those operators' time that assumed efficiencies price, before the change."""
+    """The part of ``before`` that assumed efficiencies price."""
     assumed_after: float
-    """The same of the operators that take their place."""
+    """The part of ``after`` that assumed efficiencies price."""
 
 
 def touched(before: Iterable[Term], after: Iterable[Term]) -> Touched:
-    """What a change alters, and what prices it before and after."""
+    """What a change alters, and how much of it is priced by assumption before and after."""
     old, new = Counter(before), Counter(after)
     shared = old & new
     gone, come = old - shared, new - shared
-    total = _sum(old, 1)
-    return Touched(_sum(gone, 1) / total if total else 0.0, _assumed(gone), _assumed(come))
+    total = _sum(old, 1) or 1.0
+    parts = (_sum(gone, 1), _sum(come, 1), _assumed(gone), _assumed(come))
+    return Touched(*(part / total for part in parts))
 
 
 def _assumed(terms: Counter[Term]) -> float:
-    total = _sum(terms, 1)
-    own = math.fsum(count * term[1] for term, count in terms.items() if term[4] == ASSUMED)
-    return own / total if total else 0.0
+    return math.fsum(count * term[1] for term, count in terms.items() if term[4] == ASSUMED)

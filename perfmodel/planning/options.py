@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from perfmodel.errors import InputError
-from perfmodel.inference.estimate import Estimate
 from perfmodel.planning.lever import Change, Limits
 from perfmodel.planning.outcome import Gains, Metric, Outcome, gains
 from perfmodel.planning.situation import Estimator, Situation
@@ -15,8 +15,8 @@ from perfmodel.specs.workload import LARGEST
 
 NOTICEABLE = 0.02
 """A change of a quantity below 2 % counts as little: far inside any interval."""
-LADDER = 17
-"""Batches that are looked at together where limits bound the batch."""
+PER_OCTAVE = 8
+"""Batches from one to its double that are looked at where limits are set: 9 % apart."""
 TRIES = 6
 """Rounds of shrinking a batch whose own size changes what fits beside it."""
 
@@ -55,60 +55,74 @@ def _said(change: Change, outcome: Outcome) -> str:
     return f"largest batch ({outcome.situation.workload.batch:,})"
 
 
-def _fitting(estimator: Estimator, situation: Situation, batch: int) -> Situation | None:
-    """``situation`` at the largest batch up to ``batch`` that fits; None: not even one does."""
+def _fitting(estimator: Estimator, situation: Situation) -> Situation | None:
+    """``situation`` at the largest batch that fits; None: not even one sequence does."""
+    batch = int(min(estimator.memory(situation).max_sequences, LARGEST))
     for _ in range(TRIES):
         if batch < 1:
             return None
-        tried = situation.with_values(workload={"batch": min(batch, LARGEST)})
-        memory = estimator.of(tried).memory
+        tried = situation.with_values(workload={"batch": batch})
+        memory = estimator.memory(tried)
         if memory.fits:
             return tried
         batch = min(batch - 1, int(memory.max_sequences))
     return None
 
 
-def _within(result: Estimate, limits: Limits) -> np.ndarray:
-    ok = np.ones(np.shape(result.ttft_s), dtype=bool)
+def _rungs(dp: int, top: int) -> np.ndarray:
+    """Batches from ``dp`` on, the same for all ``top`` up to the next power of two.
+
+    Settings that look at equal batches share the prices of the operators that they share.
+    """
+    octaves = max(1, math.ceil(math.log2(top / dp)))
+    steps = np.arange(octaves * PER_OCTAVE + 1)
+    return np.unique(np.round(dp * 2.0 ** (steps / PER_OCTAVE)))
+
+
+def _probed(estimator: Estimator, ladder: Situation, limits: Limits) -> np.ndarray:
+    """Which batches of a ladder keep the limits, TPOT taken at the mean context.
+
+    TTFT needs no decode steps, and the mean step is the one after a prompt of that length: both
+    cost a fraction of the whole estimate.
+    """
+    load = ladder.workload
+    ok = np.ones(np.shape(load.batch), dtype=bool)
     if limits.ttft_s is not None:
-        ok &= np.asarray(result.ttft_s) <= limits.ttft_s
-    if limits.tpot_s is not None:
-        ok &= ~(np.asarray(result.tpot_s) > limits.tpot_s)  # no TPOT keeps any limit
+        first = ladder.with_values(workload={"output": 1})
+        ok &= np.asarray(estimator.of(first).ttft_s) <= limits.ttft_s
+    if limits.tpot_s is not None and load.output > 1:
+        context = load.prompt + (load.output - 2) // 2
+        values = {"prompt": context, "cached_prefix": context - 1, "output": 2}
+        step = ladder.with_values(workload=values | {"prefill_chunk": None})
+        ok &= np.asarray(estimator.of(step).tpot_s) <= limits.tpot_s
     return ok
 
 
-def _keeping(
-    estimator: Estimator, situation: Situation, top: int, limits: Limits
-) -> Situation | None:
-    """``situation`` at the largest batch up to ``top`` that keeps the limits, less a few per cent.
+def _keeping(estimator: Estimator, top: Situation, limits: Limits) -> Situation | None:
+    """``top`` at the largest batch that keeps the limits, less up to 9 %; None: none does.
 
-    Batches are looked at on a ladder, and once more between its two rungs; TTFT and TPOT grow
-    with the batch but for small steps of the kernels.
+    All batches of a ladder are looked at together; TTFT and TPOT grow with the batch but for
+    small steps of the kernels.
     """
-    low, high = situation.deployment.dp, top
-    for _ in range(2):
-        rungs = np.unique(np.round(np.geomspace(low, high, LADDER)))
-        ladder = situation.with_values(workload={"batch": rungs})
-        ok = np.flatnonzero(_within(estimator.of(ladder), limits))
-        if not ok.size:
-            return None
-        low = int(rungs[ok[-1]])
-        if ok[-1] + 1 == rungs.size:
-            break
-        high = int(rungs[ok[-1] + 1])
-    kept = situation.with_values(workload={"batch": low})
-    return kept if Outcome(kept, estimator.of(kept)).keeps(limits) else None
+    rungs = _rungs(top.deployment.dp, int(top.workload.batch))
+    ladder = top.with_values(workload={"batch": rungs})
+    within = rungs <= top.workload.batch
+    keep = rungs[_probed(estimator, ladder, limits) & within]
+    tried = [int(rung) for rung in keep[-2:]]
+    if keep.size == np.count_nonzero(within):
+        tried.append(int(top.workload.batch))
+    for batch in reversed(tried):  # the mean context's step may be a shade too fast or slow
+        kept = top.with_values(workload={"batch": batch})
+        if Outcome(kept, estimator.of(kept)).keeps(limits):
+            return kept
+    return None
 
 
 def grown(estimator: Estimator, situation: Situation, limits: Limits) -> Situation | None:
     """``situation`` at the largest batch that fits and keeps the limits; None where none does."""
-    start = estimator.of(situation).memory
-    top = _fitting(estimator, situation, int(min(start.max_sequences, LARGEST)))
-    if top is None or (limits.ttft_s is None and limits.tpot_s is None):
-        return top
-    if Outcome(top, estimator.of(top)).keeps(limits):
-        return top
-    return _keeping(estimator, top, int(top.workload.batch), limits)
+    top = _fitting(estimator, situation)
+    bounded = limits.ttft_s is not None or limits.tpot_s is not None
+    return _keeping(estimator, top, limits) if top is not None and bounded else top
 
 
 def applied(

@@ -25,7 +25,10 @@ Metric = Literal["ttft", "tpot", "throughput", "memory", "cost"]
 METRICS: tuple[Metric, ...] = ("ttft", "tpot", "throughput", "memory", "cost")
 SECONDS_PER_HOUR = 3600
 UNLIKE = 0.2
-"""Difference in the assumed share of what changes from which two prices aren't alike."""
+"""Part of what changes that is priced by assumed shares on one side only, from which two prices
+aren't alike."""
+SMALL = 0.01
+"""Share of the whole time below which nobody asks how something is priced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,9 @@ class Gains:
 
         Then the difference between the two ways of pricing is part of the ratio.
         """
-        return abs(self.touched.assumed_before - self.touched.assumed_after) > UNLIKE
+        t = self.touched
+        larger = max(t.before, t.after)
+        return larger > SMALL and abs(t.assumed_before - t.assumed_after) > UNLIKE * larger
 
 
 def gains(base: Outcome, after: Outcome) -> Gains:

@@ -85,7 +85,7 @@ def option_record(option: Option, advice: Advice) -> dict[str, Any]:
         "alters_nothing": option.alters_nothing(),
         "misses": list(outcome.missed(advice.limits)),
         "gains": {RATIOS[metric]: _ratio(option.gains.of(metric)) for metric in METRICS},
-        "altered_share": option.gains.touched.share,
+        "altered_share": option.gains.touched.before,
         "priced_unlike": option.gains.unlike,
         **outcome_record(outcome),
         "largest_batch": _largest(option.largest),

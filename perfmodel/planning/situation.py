@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 from perfmodel.errors import InputError
 from perfmodel.inference.estimate import Estimate, estimate
+from perfmodel.inference.memory import Memory, memory_use
+from perfmodel.inference.plan import make_plan
 from perfmodel.inference.price_book import PriceBook
 from perfmodel.specs.base import Case
 from perfmodel.specs.deployment import Deployment
@@ -83,6 +85,19 @@ class Estimator:
         if isinstance(known, InputError):
             raise known
         return known
+
+    def memory(self, situation: Situation) -> Memory:
+        """The memory of a situation, without its times.
+
+        Raises:
+            InputError: as of ``of``.
+        """
+        known = self._known.get((situation.deployment, situation.workload))
+        if isinstance(known, Estimate):
+            return known.memory
+        s = situation
+        plan = make_plan(s.model, s.hardware, s.workload, s.deployment)
+        return memory_use(s.model, s.hardware, s.workload, plan)
 
     def _made(self, situation: Situation) -> Estimate | InputError:
         try:
