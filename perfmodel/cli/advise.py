@@ -160,8 +160,7 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
 ) -> None:  # fmt: skip
     """What each optimisation gains on one deployment, ranked, with its price and what limits next.
 
-    The flags describe the deployment as it is now. Exits with status 2 when it doesn't fit and
-    nothing that is tried makes it fit.
+    Flags describe the deployment as it is now. Status 2: nothing that is tried fits.
     """
     if as_json and as_csv:
         raise InputError("--json and --csv: one of them at a time")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,11 +16,14 @@ from perfmodel.planning.options import Option, at_largest, make_option, rank_key
 from perfmodel.planning.outcome import METRICS, Metric, Outcome
 from perfmodel.planning.search import Search
 from perfmodel.planning.situation import Estimator, Situation
+from perfmodel.specs.base import Case
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.hardware import Hardware, load_hardware
 from perfmodel.specs.loading import load_model
 from perfmodel.specs.model import Model
 from perfmodel.specs.workload import Workload
+
+Given = TypeVar("Given", bound=Case)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +85,18 @@ NOTICED = 1.02
 """Times better from which a gain is ranked; below, a lever counts as doing (next to) nothing."""
 
 
-def _single(values: object, name: str) -> None:
-    if np.ndim(values):  # type: ignore[arg-type]
-        raise InputError(f"{name}: advice is about one case, not an array of them")
+def _given(record: Given | None, kind: type[Given]) -> Given:
+    """The record, or its defaults where it is None.
+
+    Raises:
+        InputError: something else was given.
+    """
+    if record is None:
+        return kind()
+    if not isinstance(record, kind):
+        name = kind.__name__
+        raise InputError(f"{name.lower()}: a perfmodel.{name} is needed")
+    return record
 
 
 def _base(
@@ -92,20 +105,15 @@ def _base(
     workload: Workload | None,
     deployment: Deployment | None,
 ) -> Situation:
-    load = Workload() if workload is None else workload
-    for name, value in (
-        ("workload", (load, Workload)),
-        ("deployment", (deployment or Deployment(), Deployment)),
-    ):
-        if not isinstance(value[0], value[1]):
-            raise InputError(f"{name}: a perfmodel.{value[1].__name__} is needed")
+    load = _given(workload, Workload)
     for name in ("batch", "prompt", "output", "cached_prefix"):
-        _single(getattr(load, name), name)
+        if np.ndim(getattr(load, name)):
+            raise InputError(f"{name}: advice is about one case, not an array of them")
     return Situation(
         model=model if isinstance(model, Model) else load_model(model),
         hardware=hardware if isinstance(hardware, Hardware) else load_hardware(hardware),
         workload=load,
-        deployment=deployment or Deployment(),
+        deployment=_given(deployment, Deployment),
     )
 
 

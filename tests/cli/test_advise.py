@@ -8,7 +8,8 @@ import pytest
 from perfmodel.cli.advise import duration
 from tests.cli.runner import perfmodel
 
-CASE = ("advise", "llama-3.1-8b", "-H", "h100-sxm", "--max-gpus", "2")
+GENERIC = ("--stack", "generic")  # fast, where any calibration would do
+CASE = ("advise", "llama-3.1-8b", "-H", "h100-sxm", "--max-gpus", "2", *GENERIC)
 PROFILE = """name: mine
 peaks_tflops: {bf16: 300}
 memory: {capacity_gb: 48, bandwidth_gb_s: 900}
@@ -24,7 +25,9 @@ def record():
 
 
 def test_json_holds_the_base_case_and_every_option(record):
-    base = perfmodel("estimate", "llama-3.1-8b", "-H", "h100-sxm", "--batch", "4", "--json").record
+    base = perfmodel(
+        "estimate", "llama-3.1-8b", "-H", "h100-sxm", "--batch", "4", *GENERIC, "--json"
+    ).record
     for name in ("ttft_s", "tpot_s", "output_tokens_per_s", "tpot_s_low"):
         assert record["base"][name] == base[name]
     assert record["base"]["memory"] == base["memory"]
@@ -41,7 +44,16 @@ def test_json_holds_the_base_case_and_every_option(record):
 def test_an_option_is_the_estimate_of_its_flags(record):
     fp8 = next(o for o in record["options"] if o["setting"].startswith("weights fp8"))
     own = perfmodel(
-        "estimate", "llama-3.1-8b", "-H", "h100-sxm", "--batch", "4", "--weights", "fp8", "--json"
+        "estimate",
+        "llama-3.1-8b",
+        "-H",
+        "h100-sxm",
+        "--batch",
+        "4",
+        "--weights",
+        "fp8",
+        *GENERIC,
+        "--json",
     ).record
     assert (fp8["ttft_s"], fp8["tpot_s"]) == (own["ttft_s"], own["tpot_s"])
 
@@ -59,7 +71,7 @@ def test_csv_has_the_rows_of_json(record):
     "case",
     [
         ("llama-3.1-8b", "-H", "h100-sxm", "--prompt", "8192", "--tpot-limit", "8ms"),
-        ("llama-3.1-70b", "-H", "h100-sxm"),
+        ("llama-3.1-70b", "-H", "h100-sxm", *GENERIC),
     ],
 )
 def test_tables_keep_to_the_terminal(monkeypatch, columns, case):

@@ -1,17 +1,28 @@
-"""Advice on a few cases, each made once."""
+"""Advice on a few cases, each made once; the generic calibration, fast, where any would do."""
 
 from functools import lru_cache
 
 from perfmodel import Deployment, Limits, Workload, advise
 
+GENERIC = {"stack": "generic"}
 CASES = {
     "one sequence": ("llama-3.1-8b", "h100-sxm", {}, {}),
-    "a batch": ("llama-3.1-8b", "h100-sxm", {"batch": 8, "prompt": 2048}, {}),
+    "a batch": ("llama-3.1-8b", "h100-sxm", {"batch": 8, "prompt": 2048}, GENERIC),
     "long": ("llama-3.1-8b", "h100-sxm", {"batch": 2, "prompt": 100_000}, {}),
     "too large": ("llama-3.1-70b", "h100-sxm", {"batch": 4}, {}),
-    "eager": ("llama-3.1-8b", "a100-sxm-80gb", {"cached_prefix": 512}, {"execution": "eager"}),
-    "experts": ("mixtral-8x7b", "h100-sxm", {"batch": 16}, {"tp": 2}),
-    "two chips": ("llama-3.1-8b", "h100-sxm", {"batch": 4}, {"tp": 2, "max_num_seqs": 64}),
+    "eager": (
+        "llama-3.1-8b",
+        "a100-sxm-80gb",
+        {"cached_prefix": 512},
+        {"execution": "eager"} | GENERIC,
+    ),
+    "experts": ("mixtral-8x7b", "h100-sxm", {"batch": 16}, {"tp": 2} | GENERIC),
+    "two chips": (
+        "llama-3.1-8b",
+        "h100-sxm",
+        {"batch": 4},
+        {"tp": 2, "max_num_seqs": 64} | GENERIC,
+    ),
 }
 
 
