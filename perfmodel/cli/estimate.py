@@ -103,7 +103,8 @@ def _format_facts(result: Estimate) -> list[str]:
     return facts
 
 
-def _print_head(out: Any, result: Estimate) -> None:
+def print_head(out: Any, result: Estimate) -> None:
+    """Model, hardware and the case, on two lines."""
     plan, load = result.plan.deployment, result.workload
     gpus = result.plan.parallel.gpus
     layout = ", ".join(f"{name} {ranks}" for name, ranks in parallel_sizes(result))
@@ -125,7 +126,7 @@ def _print_head(out: Any, result: Estimate) -> None:
 
 def _print_tables(result: Estimate, explain: Explain | None) -> None:
     out = console()
-    _print_head(out, result)
+    print_head(out, result)
     if result.memory.fits:
         print_table(out, tables.headline_table(result))
         if result.speculation is not None:

@@ -15,9 +15,10 @@ from perfmodel.inference.execution import Started, how_started, kernels_of, laun
 from perfmodel.inference.kv_checks import kv_notes
 from perfmodel.inference.layout import layout_notes
 from perfmodel.inference.memory import Memory, memory_use
-from perfmodel.inference.phase import Cost, Device, PhaseCost, join
+from perfmodel.inference.phase import Cost, Device, Launches, PhaseCost, join
 from perfmodel.inference.pipeline import bubble_share, decode_phase, decode_total, prefill_phase
 from perfmodel.inference.plan import Plan, make_plan
+from perfmodel.inference.price_book import PriceBook
 from perfmodel.inference.speculation.answer import Speculated
 from perfmodel.inference.speculation.rounds import Rounds, all_rounds, draft_prefill, mean_round
 from perfmodel.kernels.calibration import load_calibration
@@ -215,7 +216,7 @@ def device_model(hardware: Hardware, plan: Plan, *, roofline_only: bool = False)
 
 def _running(
     hardware: Hardware, plan: Plan, *, roofline_only: bool
-) -> tuple[DeviceModel, Device, Host | None]:
+) -> tuple[DeviceModel, Launches, Host | None]:
     device = device_model(hardware, plan, roofline_only=roofline_only)
     if roofline_only:
         return device, device, None
@@ -235,6 +236,7 @@ def estimate(
     deployment: Deployment | None = None,
     *,
     roofline_only: bool = False,
+    prices: PriceBook | None = None,
 ) -> Estimate:
     """Predict latency, throughput and memory of serving one batch.
 
@@ -244,6 +246,7 @@ def estimate(
         workload: batch, prompt and output; numbers or arrays that broadcast.
         deployment: parallel layout, formats and engine settings.
         roofline_only: the datasheet's roof, without calibration, launch cost, engine or host.
+        prices: prices of operators that earlier estimates asked for, and this one adds to.
 
     Raises:
         InputError: one line that names the wrong field and what would do.
@@ -254,6 +257,8 @@ def estimate(
     plan = make_plan(model, hardware, workload, _record(deployment, Deployment))
     model = plan.model
     device, runs, host = _running(hardware, plan, roofline_only=roofline_only)
+    if prices is not None:
+        runs = prices.of(runs)
     memory = memory_use(model, hardware, workload, plan)
     costs = () if roofline_only else tuple(dequantise_notes(plan, device, clocks(hardware)))
     first = prefill_phase(model, workload, plan, runs, host)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,17 @@ class Device(Protocol):
 
     def time(self, operator: Operator) -> KernelTime:
         """Seconds of one execution."""
+
+
+@runtime_checkable
+class Launches(Device, Protocol):
+    """A device that knows what launching kernels takes, in a graph or one by one."""
+
+    def launched(self, eager_where: Quantity) -> Launches:
+        """The same device where some settings launch their kernels one by one."""
+
+    def issue_s(self, execution: Literal["graph", "eager"]) -> float:
+        """Seconds from launch to launch of kernels without work."""
 
 
 BOUNDS: tuple[Bound, ...] = ("compute", "memory", "network", "launch")

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.inference.engine_kernels import EngineDevice
 from perfmodel.inference.execution import ahead_of_device, beyond_graphs
 from perfmodel.inference.host import HostTime
 from perfmodel.inference.offload import Transfer
-from perfmodel.inference.phase import Cost, Device, PhaseCost, add, join, mean, phase_cost
+from perfmodel.inference.phase import Cost, Device, Launches, PhaseCost, add, join, mean, phase_cost
 from perfmodel.inference.plan import Plan
 from perfmodel.inference.stages import stage_weights
-from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.cache import cache_bytes
 from perfmodel.operators.context import Step
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, clip, is_array
@@ -193,14 +191,14 @@ def price(
 def launching(steps: StepSet, plan: Plan, device: Device) -> Device:
     """The device, launching kernel by kernel where a decode batch is beyond the graphs."""
     alone = beyond_graphs(plan, steps.sequences) if steps.tokens is None and steps.hosted else 0
-    if isinstance(device, DeviceModel | EngineDevice) and np.any(np.asarray(alone) > 0):
+    if isinstance(device, Launches) and np.any(np.asarray(alone) > 0):
         return device.launched(alone)
     return device
 
 
 def issue_s(steps: StepSet, plan: Plan, device: Device) -> Quantity:
     """What issuing a kernel takes a host that runs ahead of the device; 0 where graphs do."""
-    if steps.tokens is None or not isinstance(device, DeviceModel | EngineDevice):
+    if steps.tokens is None or not isinstance(device, Launches):
         return 0.0
     return ahead_of_device(plan, steps.tokens) * device.issue_s("eager")
 
