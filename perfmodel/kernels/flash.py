@@ -116,7 +116,7 @@ def tile_rows(kernel: Flash, hardware: Hardware, width: float) -> int:
 def streamed_keys(new: Quantity, cached: Quantity, tile: float, window: int | None) -> Quantity:
     """Keys that the tiles of one head stream together, each tile up to its last query's.
 
-    >>> streamed_keys(256, 0, 128, None)  # 128 + 256
+    >>> float(streamed_keys(256, 0, 128, None))  # 128 + 256
     384.0
     """
     tiles = as_quantity(np.ceil(np.asarray(new) / tile))
