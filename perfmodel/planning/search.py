@@ -11,8 +11,10 @@ from perfmodel.planning.lever import Change, View
 from perfmodel.planning.options import Option, make_option, rank_key
 from perfmodel.planning.outcome import Metric, Outcome
 
-CANDIDATES = 9
+CANDIDATES = 10
 """Single changes that pairs are made of."""
+LEVERS = 6
+"""Levers whose best setting is one of them in any case, before second settings."""
 BEAM = 6
 """Pairs that are extended to triples."""
 WORTH_IT = 1.01
@@ -43,12 +45,10 @@ class Search:
         return self._paying(pairs, known), self._paying(triples, known)
 
     def _candidates(self, singles: Iterable[Option]) -> list[Option]:
-        """The most promising singles: the best setting of each lever, then others of the same.
+        """The most promising singles: the best settings of the best levers, then their second ones.
 
-        The second setting of a lever is the best at the largest batch, where that is another one
-        (the best weights for a small batch aren't those for a large one). A batch beside the
-        largest one is no part: the largest does more. Where nothing fits as it is, what takes less
-        memory is promising too.
+        A batch beside the largest one is no part: the largest does more. Where nothing fits as it
+        is, what takes less memory is promising too.
         """
         levers: dict[str, list[Option]] = {}
         options = list(singles)
@@ -58,9 +58,20 @@ class Search:
             worse = grows and "workload.batch" in change.fields and not change.grows
             if not (worse or change.supposes) and self._promising(option):
                 levers.setdefault(change.lever, []).append(option)
-        first = [settings[0] for settings in levers.values()]
-        second = [max(s[1:], key=self._at_largest) for s in levers.values() if len(s) > 1]
-        return sorted((first + sorted(second, key=self._order))[:CANDIDATES], key=self._order)
+        best = [settings[0] for settings in levers.values()]
+        second = [self._second(settings[1:]) for settings in levers.values() if len(settings) > 1]
+        found = best[:LEVERS] + sorted(second, key=self._order) + best[LEVERS:]
+        return sorted(found[:CANDIDATES], key=self._order)
+
+    def _second(self, settings: list[Option]) -> Option:
+        """Another setting of a lever: the best at the largest batch, as weights for many sequences.
+
+        Where the case doesn't fit, the smallest that doesn't either, if any: it is for a pair.
+        """
+        short = [o for o in settings if not (self.base.fits or o.outcome.fits)]
+        if short:
+            return max(short, key=lambda option: option.gains.factor("memory"))
+        return max(settings, key=self._at_largest)
 
     def _promising(self, option: Option) -> bool:
         smaller = not self.base.fits and option.gains.factor("memory") > 1

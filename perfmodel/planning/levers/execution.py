@@ -11,10 +11,7 @@ CURRENT = {
     "lmdeploy": {"NVIDIA"},
 }
 """Presets of current releases, and whose GPUs they run on; the others describe older ones."""
-ALIKE = (
-    "kernels are taken to be alike and host times assumed (docs/engines.md): what differs is the "
-    "memory rule, limits, graphs and the host's time per sequence"
-)
+ALIKE = "kernels taken to be alike, host times assumed (docs/engines.md)"
 APART = "compares a preset of an older release, with the errors of its own fit"
 
 

@@ -127,7 +127,7 @@ def _already(view: View) -> Idle | None:
 def _changes_draft(view: View) -> tuple[Change, ...] | Idle:
     return _already(view) or Idle(
         "needs a smaller model of the same vocabulary and its acceptance: estimate "
-        "--speculative-method draft --draft-model … --acceptance …"
+        "--speculative-method draft --draft-model NAME --acceptance RATE"
     )
 
 

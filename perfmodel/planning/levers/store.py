@@ -17,6 +17,9 @@ HEAVY = 0.2
 """Share of a sequence that H2O keeps (arXiv 2306.14048)."""
 AWAY = 0.5
 """Share of the cache that is tried outside the device."""
+HOST = 3
+"""Times a device's memory up to which its host is taken to hold weights: a DGX H100 has 2 TB beside
+8 × 80 GB. No profile states it."""
 ROOM = 2
 """Batches of so many times the present one that memory has to hold for it not to be the limit."""
 LOST = "tokens between are forgotten: answers that need them get worse, unseen in any number"
@@ -42,7 +45,7 @@ def _changes_window(view: View) -> tuple[Change, ...] | Idle:
         return idle
     price = Price(accuracy=LOST, complexity="an engine with rolling caches and shifted positions")
     change = Change(
-        "StreamingLLM", f"sinks and the last {WINDOW:,}", price,
+        "StreamingLLM", f"StreamingLLM, {SINKS + WINDOW:,} tokens kept", price,
         deployment=(("kv_window", WINDOW), ("kv_sinks", SINKS)),
         remark="kernels are priced as if they read the kept tokens alone",
     )  # fmt: skip
@@ -58,7 +61,7 @@ def _changes_budget(view: View) -> tuple[Change, ...] | Idle:
                   "arXiv 2306.14048); measure it on your task",
                   complexity="an engine that evicts (few do)")  # fmt: skip
     change = Change(
-        "KV eviction", f"{kept:,} tokens kept", price, deployment=(("kv_budget", kept),),
+        "KV eviction", f"eviction, {kept:,} tokens kept", price, deployment=(("kv_budget", kept),),
         remark="choosing them isn't priced",
     )  # fmt: skip
     return (change,)
@@ -99,6 +102,8 @@ def _changes_weight_offload(view: View) -> tuple[Change, ...] | Idle:
     if short <= 0:
         return Idle(f"weights, cache and the rest fit with {-short / GIB:.1f} GiB to spare")
     size = math.ceil(short / GIB)
+    if size * GIB > HOST * memory.capacity_bytes:
+        return Idle(f"{size:,} GiB a GPU would have to leave: more than {HOST} times its memory")
     price = Price(memory="host memory for them", complexity="read over PCIe in each pass")
     values = (("cpu_offload_gb", size),)
     return (Change("weight offload", f"{size:,} GiB of weights on the host", price,
