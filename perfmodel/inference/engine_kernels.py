@@ -15,6 +15,7 @@ import numpy as np
 from perfmodel.inference.dequantise import dequantised
 from perfmodel.kernels.kernel_time import KernelTime
 from perfmodel.kernels.timing import DeviceModel
+from perfmodel.kernels.unfused import unfused_time
 from perfmodel.operators.quantity import Quantity, maximum, where
 from perfmodel.operators.record import (
     Attention,
@@ -122,7 +123,15 @@ class EngineDevice:
         """The device's time, with the widening of quantised values that nothing measured."""
         rows = self.kernels.dequantise_rows
         rate = clocks(self.device.hardware)
-        return dequantised(self.device, operator, self.device.time(operator), rows, rate)
+        own = self.device.time(operator)
+        if isinstance(operator, Attention) and not operator.fused and self._fuses:
+            own = unfused_time(self.device, operator, own)
+        return dequantised(self.device, operator, own, rows, rate)
+
+    @property
+    def _fuses(self) -> bool:
+        """Whether unfused attention was asked for: an engine's own is in its fitted factors."""
+        return self.kernels.attention_scores == "fused"
 
     def time(self, operator: Operator) -> KernelTime:
         """Seconds of one execution; arrays broadcast."""

@@ -23,6 +23,9 @@ from perfmodel.specs.model import Layer, Model
 from perfmodel.specs.workload import LARGEST, Workload
 from perfmodel.units import GIB
 
+LOOKED_AT = 256
+"""Lengths that a round of the search for the longest context looks at together."""
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:
@@ -114,15 +117,26 @@ def _floor(value: Quantity) -> Quantity:
 def _longest(
     fits: Callable[[np.ndarray], np.ndarray], shape: tuple[int, ...], limit: int | None
 ) -> Quantity:
-    """Largest length for which ``fits`` holds, by bisection: 0 for none, infinity for any."""
+    """Largest length for which ``fits`` holds: 0 for none, infinity for any.
+
+    A cache never shrinks with the length, so the lengths that fit end somewhere. Each round looks
+    at many lengths at once and keeps the gap in which they end: few rounds do what a bisection
+    takes one for each bit of. ``fits`` takes lengths of any leading axis before ``shape``.
+    """
     top = float(LARGEST if limit is None else min(limit, LARGEST))
     low = np.zeros(shape)
     high = np.full(shape, top)
+    ways = max(2, LOOKED_AT // max(low.size, 1))
+    parts = np.arange(1, ways).reshape(-1, *(1,) * len(shape)) / ways
     while np.any(low < high):
-        middle = np.ceil((low + high) / 2)
-        ok = fits(middle)
-        low = np.where(ok, middle, low)
-        high = np.where(ok, high, middle - 1)
+        tried = np.ceil(low + parts * (high - low))
+        passing = np.count_nonzero(fits(tried), axis=0)
+        ends = np.concatenate([low[None], tried, high[None] + 1])
+        pick = np.broadcast_to(passing, shape)[None]
+        low, high = (
+            np.take_along_axis(ends, pick, axis=0)[0],
+            np.take_along_axis(ends, pick + 1, axis=0)[0] - 1,
+        )
     if top == LARGEST:
         low = np.where(low == top, np.inf, low)
     if low.ndim:
@@ -157,7 +171,8 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     ]
 
     def fits_at(length: Quantity) -> np.ndarray:
-        every = [np.broadcast_to(np.asarray(spare(s, length)) >= 0, shape) for s in stages]
+        ends = np.broadcast_shapes(np.shape(length), shape)
+        every = [np.broadcast_to(np.asarray(spare(s, length)) >= 0, ends) for s in stages]
         fitting: np.ndarray = np.logical_and.reduce(every)
         return fitting
 

@@ -87,6 +87,12 @@ class Calibration(Spec):
     collective: CollectiveEfficiency
     launch: Launch
 
+    def spread_of(self, operator: Operator) -> float:
+        """How far off the assumed time of ``operator`` may be, as a factor either way."""
+        if isinstance(operator, Collective):
+            return self.collective.spread
+        return self.families.of(operator).spread
+
 
 def is_collective(operator: Operator) -> bool:
     """Whether an operator is priced by the links."""

@@ -61,18 +61,23 @@ class KernelSet:
         features = form.features(chip, shapes)
         if self.residual is not None and corrected:
             seconds = seconds * np.exp(self.residual.correction(features))
-        low, high = self._offsets(form, shapes, features)
+        low, high = self._offsets(shapes, features)
         return seconds, seconds * np.exp(low), seconds * np.exp(high)
 
     def distance(self, chip: Chip, shapes: Shapes) -> Array:
         """How far shapes lie outside the range of the rows used (n,), in logarithms of features."""
         return outside(self.form.features(chip, shapes), self.box_low, self.box_high)
 
-    def _offsets(self, form: Form, shapes: Shapes, features: Array) -> tuple[Array, Array]:
-        ends = [self.intervals[name] for name in form.regimes]
-        regime = np.atleast_1d(form.regime(shapes)).ravel().astype(int)
+    def own_offsets(self, shapes: Shapes) -> tuple[Array, Array]:
+        """Logs of the interval's ends over the prediction (n,), as if inside the box."""
+        ends = [self.intervals[name] for name in self.form.regimes]
+        regime = np.atleast_1d(self.form.regime(shapes)).ravel().astype(int)
         low = np.asarray([end.low for end in ends])[regime]
         high = np.asarray([end.high for end in ends])[regime]
+        return low, high
+
+    def _offsets(self, shapes: Shapes, features: Array) -> tuple[Array, Array]:
+        low, high = self.own_offsets(shapes)
         extra = WIDEN * outside(features, self.box_low, self.box_high)
         return low - extra, high + extra
 

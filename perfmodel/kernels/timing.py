@@ -23,6 +23,7 @@ from perfmodel.kernels.forms.gemm_stack import block_kernel
 from perfmodel.kernels.kernel_time import KernelTime
 from perfmodel.kernels.network import Network, between_nodes, mixed
 from perfmodel.kernels.requests import Request, flat_shapes, request_of, variant
+from perfmodel.kernels.widening import Ends, Parts, bounded, is_wide, own_ends
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, maximum, where
 from perfmodel.operators.record import Attention, Collective, Elementwise, Operator
 from perfmodel.specs.hardware import Hardware
@@ -111,6 +112,10 @@ class DeviceModel:
         measured = self._calibrated(operator)
         if measured is not None:
             return measured
+        return self.unmeasured(operator)
+
+    def unmeasured(self, operator: Operator) -> KernelTime:
+        """`time` as if no kernel had been measured: the roof under the assumed shares."""
         if isinstance(operator, Collective):
             return self._wired(operator)
         compute = self.compute_s(operator)
@@ -160,14 +165,15 @@ class DeviceModel:
         if self.choice.origin == "transferred" or not request.corrected:
             widen *= transfer_widens(request.set_name)
         low, high = time * (low / time) ** widen, time * (high / time) ** widen
+        low, high = self._believable(operator, parts, flat, time, (low, high))
         return self._measured_time(operator, time, low, high, link)
 
-    def _parts(self, request: Request, flat: Shapes) -> list[tuple[NDArray[np.bool_], LoadedSet]]:
+    def _parts(self, request: Request, flat: Shapes) -> Parts:
         """Which set prices which of the shapes; nothing where one of them has none."""
         assert self.choice is not None  # noqa: S101  (the caller looked)
         sets = self.choice.calibrated.sets
         names = self._set_names(request, flat)
-        parts = []
+        parts: Parts = []
         for name in np.unique(names):
             found = sets.get(name)
             if found is None or not self._computes(found):
@@ -197,7 +203,7 @@ class DeviceModel:
         self,
         request: Request,
         flat: Shapes,
-        parts: list[tuple[NDArray[np.bool_], LoadedSet]],
+        parts: Parts,
         link: float,
     ) -> tuple[Array, Array, Array]:
         time, low, high = (np.empty(len(parts[0][0])) for _ in range(3))
@@ -210,6 +216,16 @@ class DeviceModel:
             )
             time[mask], low[mask], high[mask] = predicted
         return time, low, high
+
+    def _believable(
+        self, operator: Operator, parts: Parts, flat: Shapes, time: Quantity, ends: Ends
+    ) -> Ends:
+        """The ends, widened no farther than knowing nothing is (`kernels.widening`)."""
+        assert self.calibration is not None  # noqa: S101
+        spread = self.calibration.spread_of(operator)
+        if not is_wide(time, ends, spread):
+            return ends
+        return bounded(time, ends, own_ends(parts, flat, time), self.unmeasured(operator), spread)
 
     def _measured_time(
         self, operator: Operator, time: Quantity, low: Quantity, high: Quantity, link: float

@@ -137,7 +137,8 @@ def _try(lever: Lever, view: View, base: Outcome) -> tuple[list[Option], list[Un
     options, refused = [], []
     for change in changes:
         try:
-            options.append(make_option(view.estimator, base, (change,), view.limits))
+            made = make_option(view.estimator, base, (change,), view.limits, grow=True)
+            options.append(made)
         except InputError as error:
             refused.append(Unused(lever.name, change.setting, str(error)))
     return options, refused

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from perfmodel.inference.estimate import Estimate
 from perfmodel.planning.situation import Estimator, Situation
 
-Topic = Literal["formats", "cache", "execution", "parallel", "batching", "elsewhere"]
+Topic = Literal["formats", "cache", "execution", "parallel", "batching", "speculation", "elsewhere"]
 Values = tuple[tuple[str, Any], ...]
 """Fields of a record with their new values."""
 
@@ -45,7 +45,7 @@ class Change:
     remark: str = ""
     """What the numbers leave out or rest on."""
     supposes: bool = False
-    """Rests on traffic that the case doesn't state: shown, but not combined."""
+    """Rests on traffic, an acceptance or a best case that nobody stated: shown, not combined."""
 
     @property
     def fields(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.errors import InputError
+from perfmodel.inference.estimate import Estimate
 from perfmodel.planning.lever import Change, Limits
 from perfmodel.planning.outcome import Gains, Metric, Outcome, gains
 from perfmodel.planning.situation import Estimator, Situation
@@ -30,7 +31,7 @@ class Option:
     gains: Gains
     largest: Outcome | None
     """A single change at the largest batch that fits and keeps the limits; None where none does,
-    and for combinations, which hold that batch as a change of its own."""
+    for what takes a lever away, and for combinations, which hold that batch as a change."""
 
     @property
     def setting(self) -> str:
@@ -69,14 +70,14 @@ def _fitting(estimator: Estimator, situation: Situation) -> Situation | None:
     return None
 
 
-def _rungs(dp: int, top: int) -> np.ndarray:
-    """Batches from ``dp`` on, the same for all ``top`` up to the next power of two.
+def _rungs(least: int, top: int) -> np.ndarray:
+    """Batches from ``least`` on, the same for all ``top`` up to the next power of two.
 
     Settings that look at equal batches share the prices of the operators that they share.
     """
-    octaves = max(1, math.ceil(math.log2(top / dp)))
+    octaves = max(1, math.ceil(math.log2(top / least)))
     steps = np.arange(octaves * PER_OCTAVE + 1)
-    return np.unique(np.round(dp * 2.0 ** (steps / PER_OCTAVE)))
+    return np.unique(np.round(least * 2.0 ** (steps / PER_OCTAVE)))
 
 
 def _probed(estimator: Estimator, ladder: Situation, limits: Limits) -> np.ndarray:
@@ -88,14 +89,24 @@ def _probed(estimator: Estimator, ladder: Situation, limits: Limits) -> np.ndarr
     load = ladder.workload
     ok = np.ones(np.shape(load.batch), dtype=bool)
     if limits.ttft_s is not None:
-        first = ladder.with_values(workload={"output": 1})
+        # A draft reads the prompt too, and needs a second token to draft.
+        least = 1 if ladder.deployment.speculation is None else 2
+        first = ladder.with_values(workload={"output": min(least, load.output)})
         ok &= np.asarray(estimator.of(first).ttft_s) <= limits.ttft_s
     if limits.tpot_s is not None and load.output > 1:
-        context = load.prompt + (load.output - 2) // 2
-        values = {"prompt": context, "cached_prefix": context - 1, "output": 2}
-        step = ladder.with_values(workload=values | {"prefill_chunk": None})
-        ok &= np.asarray(estimator.of(step).tpot_s) <= limits.tpot_s
+        ok &= np.asarray(_mean_step(estimator, ladder).tpot_s) <= limits.tpot_s
     return ok
+
+
+def _mean_step(estimator: Estimator, ladder: Situation) -> Estimate:
+    """One decode step at the mean context; the whole estimate for caches that no prefix fills."""
+    load = ladder.workload
+    context = load.prompt + (load.output - 2) // 2
+    values = {"prompt": context, "cached_prefix": context - 1, "output": 2}
+    try:
+        return estimator.of(ladder.with_values(workload=values | {"prefill_chunk": None}))
+    except InputError:
+        return estimator.of(ladder)
 
 
 def _keeping(estimator: Estimator, top: Situation, limits: Limits) -> Situation | None:
@@ -104,7 +115,10 @@ def _keeping(estimator: Estimator, top: Situation, limits: Limits) -> Situation 
     All batches of a ladder are looked at together; TTFT and TPOT grow with the batch but for
     small steps of the kernels.
     """
-    rungs = _rungs(top.deployment.dp, int(top.workload.batch))
+    d = top.deployment
+    rungs = _rungs(d.dp * d.pp_microbatches, int(top.workload.batch))
+    if d.max_num_seqs is not None:  # beyond it no batch is allowed
+        rungs = rungs[rungs <= top.workload.batch]
     ladder = top.with_values(workload={"batch": rungs})
     within = rungs <= top.workload.batch
     keep = rungs[_probed(estimator, ladder, limits) & within]
@@ -144,9 +158,14 @@ def applied(
 
 
 def make_option(
-    estimator: Estimator, base: Outcome, changes: tuple[Change, ...], limits: Limits
+    estimator: Estimator,
+    base: Outcome,
+    changes: tuple[Change, ...],
+    limits: Limits,
+    *,
+    grow: bool = False,
 ) -> Option:
-    """Estimate the changed case and compare it with ``base``.
+    """Estimate the changed case and compare it with ``base``; ``grow``: at its largest batch too.
 
     Raises:
         InputError: model, hardware or engine don't allow the changes.
@@ -157,7 +176,7 @@ def make_option(
         changes=changes,
         outcome=outcome,
         gains=gains(base, outcome),
-        largest=at_largest(estimator, situation, limits) if len(changes) == 1 else None,
+        largest=at_largest(estimator, situation, limits) if grow else None,
     )
 
 

@@ -10,6 +10,7 @@ from perfmodel.planning.gain import Ratio
 from perfmodel.planning.lever import Change
 from perfmodel.planning.options import Option
 from perfmodel.planning.outcome import METRICS, Bottleneck, Outcome
+from perfmodel.specs.base import Case
 
 RATIOS = {"ttft": "ttft_s", "tpot": "tpot_s", "throughput": "output_tokens_per_s",
           "memory": "required_bytes", "cost": "usd_per_million_output_tokens"}  # fmt: skip
@@ -60,12 +61,16 @@ def _ratio(found: Ratio | None) -> dict[str, float] | None:
     return dict(zip(ENDS, (found.value, found.low, found.high), strict=True))
 
 
+def _plain(value: Any) -> Any:
+    return value.model_dump() if isinstance(value, Case) else value
+
+
 def _change(change: Change) -> dict[str, Any]:
     price = change.price
     return {
         "lever": change.lever,
         "setting": change.setting,
-        "deployment": dict(change.deployment),
+        "deployment": {name: _plain(value) for name, value in change.deployment},
         "workload": dict(change.workload),
         "price": {"accuracy": price.accuracy, "memory": price.memory,
                   "complexity": price.complexity},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
@@ -12,10 +11,10 @@ from perfmodel.planning.lever import Change, View
 from perfmodel.planning.options import Option, make_option, rank_key
 from perfmodel.planning.outcome import Metric, Outcome
 
-CANDIDATES = 9
+CANDIDATES = 10
 """Single changes that pairs are made of."""
-PER_LEVER = 2
-"""Settings of one lever among them."""
+LEVERS = 6
+"""Levers whose best setting is one of them in any case, before second settings."""
 BEAM = 6
 """Pairs that are extended to triples."""
 WORTH_IT = 1.01
@@ -46,39 +45,52 @@ class Search:
         return self._paying(pairs, known), self._paying(triples, known)
 
     def _candidates(self, singles: Iterable[Option]) -> list[Option]:
-        """The most promising singles, at most `PER_LEVER` settings of a lever.
+        """The most promising singles: the best settings of the best levers, then their second ones.
 
         A batch beside the largest one is no part: the largest does more. Where nothing fits as it
         is, what takes less memory is promising too.
         """
-        found: list[Option] = []
-        levers: Counter[str] = Counter()
+        levers: dict[str, list[Option]] = {}
         options = list(singles)
         grows = any(c.grows for option in options for c in option.changes)
         for option in sorted(options, key=self._order):
             change = option.changes[0]
             worse = grows and "workload.batch" in change.fields and not change.grows
-            full = levers[change.lever] == PER_LEVER
-            if not (worse or full or change.supposes) and self._promising(option):
-                levers[change.lever] += 1
-                found.append(option)
-        return found[:CANDIDATES]
+            if not (worse or change.supposes) and self._promising(option):
+                levers.setdefault(change.lever, []).append(option)
+        best = [settings[0] for settings in levers.values()]
+        second = [self._second(settings[1:]) for settings in levers.values() if len(settings) > 1]
+        found = best[:LEVERS] + sorted(second, key=self._order) + best[LEVERS:]
+        return sorted(found[:CANDIDATES], key=self._order)
+
+    def _second(self, settings: list[Option]) -> Option:
+        """Another setting of a lever: the best at the largest batch, as weights for many sequences.
+
+        Where the case doesn't fit, the smallest that doesn't either, if any: it is for a pair.
+        """
+        short = [o for o in settings if not (self.base.fits or o.outcome.fits)]
+        if short:
+            return max(short, key=lambda option: option.gains.factor("memory"))
+        return max(settings, key=self._at_largest)
 
     def _promising(self, option: Option) -> bool:
         smaller = not self.base.fits and option.gains.factor("memory") > 1
-        return smaller or self._promise(option) > 1
+        return smaller or self._promise(option) > WORTH_IT
 
     def _promise(self, option: Option) -> float:
         """How many times better the metric gets, at this batch or at the largest one.
 
         A smaller cache gains little by itself and much where it makes room for a larger batch.
         """
-        now = option.gains.factor(self.metric)
+        return max(option.gains.factor(self.metric), self._at_largest(option))
+
+    def _at_largest(self, option: Option) -> float:
+        """The gain at the largest batches of both; at this batch where the metric has none."""
         after, before = option.largest, self.base_largest
         if self.metric not in {"throughput", "cost"} or after is None or before is None:
-            return now
+            return option.gains.factor(self.metric)
         rate = after.tokens_per_s / before.tokens_per_s
-        return max(now, rate if self.metric == "throughput" else rate * before.gpus / after.gpus)
+        return rate if self.metric == "throughput" else rate * before.gpus / after.gpus
 
     def _order(self, option: Option) -> tuple[bool, bool, float]:
         """Rank; of what doesn't fit alone, the smallest first: it is what fits in a pair."""

@@ -30,7 +30,7 @@ QUANTISE_CHUNK = 2048
 """Elements of a row that a block of vLLM's quantisation kernel takes at a time."""
 HOST_POWER = 8.0
 """How sharply the host's time gives way to the device's."""
-BLOCK = 16384
+BLOCK = 4096
 """Shapes evaluated at a time, so that the work arrays stay in cache."""
 
 
@@ -118,18 +118,17 @@ class GemmForm:
         Memory time doesn't depend on the tile, so the least compute time gives the least total.
         """
         library = LIBRARIES[self.library]
-        best = {split: np.full(m.shape, np.inf) for split in library.splits}
+        splits = np.asarray(library.splits, dtype=np.float64)[:, None]
+        best = np.full((len(splits), m.size), np.inf)
         for tile in library.tiles:
             per_k, per_tile = self._tile(chip, values, tile)
             load = _tiles(tile, m, n) / chip.sm_count
-            taken = None if tile.always else _taken(tile, m, n)
-            for split, least in best.items():
-                time = _waves(chip, values, load * split) * (k * (per_k / split) + per_tile)
-                if taken is None:
-                    np.minimum(least, time, out=least)
-                else:
-                    np.copyto(least, time, where=taken)
-        return list(best.items())
+            time = _waves(chip, values, load * splits) * (k * (per_k / splits) + per_tile)
+            if tile.always:
+                np.minimum(best, time, out=best)
+            else:
+                np.copyto(best, time, where=_taken(tile, m, n))
+        return list(zip(library.splits, best, strict=True))
 
     def _tile(self, chip: Chip, values: Values, tile: Tile) -> tuple[float, float]:
         """Seconds of a tile per element of k, and besides; a device without SMs has rate alone."""

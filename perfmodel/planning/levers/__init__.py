@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from perfmodel.planning.lever import Lever
-from perfmodel.planning.levers import batching, cache, elsewhere, execution, formats, parallel
+from perfmodel.planning.levers import (
+    batching,
+    cache,
+    elsewhere,
+    exchange,
+    execution,
+    formats,
+    parallel,
+    speculation,
+    store,
+)
 
 LEVERS: tuple[Lever, ...] = (
     *formats.LEVERS,
     *cache.LEVERS,
+    *store.LEVERS,
     *execution.LEVERS,
+    *speculation.LEVERS,
     *batching.LEVERS,
     *parallel.LEVERS,
+    *exchange.LEVERS,
     *elsewhere.LEVERS,
 )
 """In the order in which those without a change are listed."""

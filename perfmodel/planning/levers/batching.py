@@ -84,7 +84,7 @@ def _changes_packing(view: View) -> tuple[Change, ...] | Idle:
         alone, together = (
             view.estimator.of(
                 view.situation.with_values(
-                    {"max_num_seqs": None},
+                    {"max_num_seqs": None, "speculation": None, "pp_microbatches": 1},
                     {"batch": size * dp, "output": 1},
                 )
             )

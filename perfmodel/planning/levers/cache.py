@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfmodel.planning.lever import Change, Idle, Lever, Price, View
-from perfmodel.specs.formats import number_format
+from perfmodel.specs.cache_formats import cache_format
 
 FP8 = Price("a minimal loss (vLLM's docs on quantized KV cache)",
             complexity="attention kernels that read fp8")  # fmt: skip
@@ -11,7 +11,21 @@ INT8 = Price("small, with a scale per token and head",
              complexity="attention kernels that read int8 (LMDeploy has them)")  # fmt: skip
 INT4 = Price("visible: keys have outlier channels (KIVI, arXiv 2402.02750)",
              complexity="attention kernels that read int4 (LMDeploy has them)")  # fmt: skip
-FORMATS = (("fp8", FP8), ("int8", INT8), ("int4", INT4))
+FP8_TOKEN = Price("less than fp8's: a scale per token", complexity="kernels that read the scales")
+INT8_HEAD = Price("small, with a scale per token and head",
+                  complexity="vLLM's kernels for it (32-bit scales)")  # fmt: skip
+KIVI4 = Price("little, keys being scaled by channel (KIVI, arXiv 2402.02750)",
+              memory="the last 128 tokens in 16 bits",
+              complexity="KIVI's kernels, in few engines")  # fmt: skip
+FORMATS = (
+    ("fp8", "fp8", FP8),
+    ("fp8_token", "fp8 per token", FP8_TOKEN),
+    ("int8", "int8", INT8),
+    ("int8_per_token_head", "int8 per token and head", INT8_HEAD),
+    ("int4", "int4", INT4),
+    ("kivi4", "kivi4", KIVI4),
+)
+"""Names, how they are said, and prices."""
 HIGHEST_SHARE = 0.95
 """Of the device memory; assumed to leave room enough for fragments and spikes."""
 PREFIX_SHARE = 2
@@ -23,9 +37,9 @@ def _changes_format(view: View) -> tuple[Change, ...] | Idle:
         return Idle(f"{view.base.model.name} has no cache that grows with the context")
     present = view.base.plan.formats.cache
     found = tuple(
-        Change("KV cache format", f"KV cache {name}", price, deployment=(("kv_cache", name),))
-        for name, price in FORMATS
-        if number_format(name).bits < present.bits
+        Change("KV cache format", f"KV cache {said}", price, deployment=(("kv_cache", name),))
+        for name, said, price in FORMATS
+        if cache_format(name).bits < present.bits
     )
     return found or Idle(f"the cache is in {present.name} already")
 

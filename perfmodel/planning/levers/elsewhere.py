@@ -26,15 +26,8 @@ def _heads(view: View) -> tuple[Change, ...] | Idle:
     )
 
 
-def _unpriced(view: View) -> tuple[Change, ...] | Idle:
-    return Idle("not priced by this version")
-
-
 LEVERS = (
     Lever("continuous batching", "elsewhere", _continuous),
     Lever("no padding", "elsewhere", _padding),
     Lever("GQA, MQA, MLA", "elsewhere", _heads),
-    Lever("speculative decoding", "elsewhere", _unpriced),
-    Lever("StreamingLLM, pruned cache", "elsewhere", _unpriced),
-    Lever("KV offload to host or SSD", "elsewhere", _unpriced),
 )

@@ -9,6 +9,7 @@ MORE = (2, 4, 8)
 """Times as many ranks as now."""
 TP = Price(complexity="an exchange after each block: a fast link between the GPUs")
 PP = Price(complexity="one batch is in one stage at a time: latency gains nothing")
+FILLED = Price(complexity="parts of the batch in flight over the stages; equal steps assumed")
 DP = Price(memory="each replica holds all weights", complexity="a router before the replicas")
 EP = Price(complexity="all-to-all exchanges; experts that are asked unevenly wait for each other")
 ATTENTION_DP = Price(memory="each GPU holds all attention weights",
@@ -34,12 +35,17 @@ def _changes_tp(view: View) -> tuple[Change, ...] | Idle:
 
 def _changes_pp(view: View) -> tuple[Change, ...] | Idle:
     layout = view.base.plan.parallel
-    found = [
-        Change("pipeline stages", f"PP {layout.pp * times}", PP,
-               deployment=(("pp", layout.pp * times),))
-        for times in MORE[:2]
-        if layout.gpus * times <= view.max_gpus
-    ]  # fmt: skip
+    held = int(view.base.plan.replica_sequences(view.situation.workload))
+    found = []
+    for size in (layout.pp * times for times in MORE[:2]):
+        if size // layout.pp * layout.gpus > view.max_gpus:
+            continue
+        name, values = "pipeline stages", (("pp", size),)
+        found.append(Change(name, f"PP {size}", PP, deployment=values))
+        if held >= size:
+            filled = (*values, ("pp_microbatches", size))
+            setting = f"PP {size}, {size} micro-batches"
+            found.append(Change(name, setting, FILLED, deployment=filled))
     return tuple(found) or _few(view)
 
 
