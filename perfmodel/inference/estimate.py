@@ -229,6 +229,16 @@ def running_device(result: Estimate) -> tuple[Device, Host | None]:
     return runs, host
 
 
+def prefill_cost(result: Estimate, workload: Workload) -> Cost:
+    """The target's and the draft's prefill of another workload by the plan of ``result``."""
+    device, host = running_device(result)
+    model, plan = result.model, result.plan
+    total = prefill_phase(model, workload, plan, device, host).total
+    if plan.draft is None:
+        return total
+    return total + draft_prefill(Rounds(model, plan, plan.draft, device, host), workload).total
+
+
 def estimate(
     model: Model | str | os.PathLike[str],
     hardware: Hardware | str | os.PathLike[str],

@@ -7,6 +7,7 @@ import numpy as np
 from perfmodel.errors import InputError
 from perfmodel.inference.offload import rate_to
 from perfmodel.operators.cache import layer_state, layer_window, token_bytes
+from perfmodel.specs.cache_formats import cache_format
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.engine import Engine
 from perfmodel.specs.hardware import Hardware
@@ -82,6 +83,11 @@ def _check_manager(
     if layout != "paged":
         raise InputError(f"{flag}: it hands out blocks; use --kv-layout paged, not {layout}")
     _check_shared(flag, deployment)
+    if deployment.kv_cache != "auto" and cache_format(deployment.kv_cache).recent:
+        raise InputError(
+            f"{flag}: its pages have no room for the newest tokens that {deployment.kv_cache} "
+            "keeps in 16 bits; use --kv-manager ideal"
+        )
     evicts = _eviction_flag(deployment)
     if evicts is not None:
         raise InputError(f"{flag}: it keeps what {evicts} evicts; use --kv-manager ideal")

@@ -40,22 +40,29 @@ def check_layout(model: Model, workload: Workload, parallel: Parallel) -> None:
         raise InputError(
             f"--expert-skew: {parallel.expert_skew:g}, but {model.name} has no experts; use 0"
         )
-    if parallel.cache_shares > 1:
-        _check_shares(model, parallel)
+    check_shares(model, parallel)
     new = int(np.min(np.asarray(workload.prompt) - np.asarray(workload.cached_prefix)))
     if parallel.cp > new:
         raise InputError(
             f"--cp: {parallel.cp} ranks for a prompt of {new} new tokens; use at most {new}"
         )
+
+
+def check_shares(model: Model, parallel: Parallel) -> None:
+    """Refuse ranks that can't share the cache of ``model``, a target or a draft, by tokens.
+
+    An indexer's can't, nor recurrent layers' states, and ``dcp`` those of one KV head alone.
+
+    Raises:
+        InputError: one line that names the flag, the value and what would do.
+    """
+    if parallel.cache_shares == 1:
+        return
     if parallel.cp > 1 and any(layer_state(x.mixer)[0] for x in model.layers):
         raise InputError(
             f"--cp: {parallel.cp}, but {model.name} has recurrent layers, whose state passes from "
             "token to token; use --cp 1"
         )
-
-
-def _check_shares(model: Model, parallel: Parallel) -> None:
-    """Which ranks can share a cache by tokens: not an indexer's, and those of one KV head."""
     flag = "--cp" if parallel.cp > 1 else "--dcp"
     mixers = {layer.mixer for layer in model.layers}
     if any(isinstance(m, LatentAttention) and m.indexer is not None for m in mixers):

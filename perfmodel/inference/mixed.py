@@ -15,7 +15,7 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.inference.host import HostTime
-from perfmodel.inference.overlap import exposed
+from perfmodel.inference.overlap import exposed, sent
 from perfmodel.inference.phase import Device, PhaseCost, sum_cost
 from perfmodel.inference.plan import Plan
 from perfmodel.inference.steps import (
@@ -149,7 +149,7 @@ def _priced(
     Fitted kernels may be faster at a larger size that suits their tiles; a smaller call could be
     padded to it, so more rows never make a step cheaper than its parts.
     """
-    kernel = _time(operator, device)
+    kernel = sent(operator, _time(operator, device))
     for each in alone:
         kernel = _slower(kernel, _time(each, device))
     if is_array(operator.activation_bytes):

@@ -33,9 +33,9 @@ class KernelTime:
     """Where the number comes from: datasheet and the origin of the calibration."""
     latency_s: Quantity | None = None
     """Time that is neither arithmetic nor traffic, where it limits; None: the launch."""
-    launches: int = 1
+    launches: Quantity = 1
     """Kernels started: 0 for a pass inside another kernel."""
-    saves_s: float = 0.0
+    saves_s: Quantity = 0.0
     """What starting it in a captured graph saves, or would save, against a launch by itself."""
     reread_bytes: Quantity = 0.0
     """Device-memory traffic beyond the operator's bytes: what a kernel's tiles read again."""
