@@ -201,7 +201,8 @@ def device_model(hardware: Hardware, plan: Plan, *, roofline_only: bool = False)
     """The device with the best calibration it has: its own, a relative's, or the generic one."""
     if roofline_only:
         return DeviceModel(hardware, None, gpus_per_node=plan.deployment.gpus_per_node)
-    stack = plan.deployment.stack or plan.engine.stack
+    asked = plan.deployment.stack
+    stack = plan.engine.stack if asked is None else asked
     choice = None if stack == GENERIC else choose_calibration(hardware, stack)
     return DeviceModel(
         hardware,

@@ -49,7 +49,8 @@ def _check_length(plan: Plan, tokens: Quantity) -> None:
     longest = int(np.max(np.asarray(tokens)))
     if stated is not None and stated < longest:
         raise InputError(
-            f"--max-model-len: {stated} is less than the {longest} tokens of --prompt and --output"
+            f"--max-model-len: {stated} is less than the {longest} tokens of --prompt and "
+            f"--output; use at least {longest}"
         )
 
 
@@ -83,7 +84,8 @@ def allocator(plan: Plan, model: Model, tokens: Quantity) -> Allocate:
     length = stated_length(plan, model)
     if length is None:
         raise InputError(
-            f"--max-model-len: the contiguous layout reserves it, and {model.name} states none"
+            f"--max-model-len: the contiguous layout reserves it, and {model.name} states none; "
+            "say how long sequences may be"
         )
     kept = plan.kept_tokens("decode")
     _check_reserved(model, length, tokens)
@@ -168,7 +170,7 @@ class KvStore:
         drafted, shares = self._plan.drafted, self._plan.parallel.cache_shares
         manager = self._plan.deployment.kv_manager
         if manager != "ideal" and not stored:
-            return self._pooled(layers, length + drafted)
+            return self._pooled(layers, length, drafted)
         states = (1 + drafted) * state_bytes(layers, self._element)
         allocate = stored_share(shares) if stored else self._allocate
         cache = cache_bytes(
@@ -184,7 +186,7 @@ class KvStore:
     def _shares(self) -> bool:
         return bool(np.any(np.asarray(self._prefix) > 0))
 
-    def _pooled(self, layers: tuple[Layer, ...], length: Quantity) -> Held:
+    def _pooled(self, layers: tuple[Layer, ...], length: Quantity, drafted: int) -> Held:
         d = self._plan.deployment
         pool = kv_pool(
             layers, d.block_size or 1, self._plan.formats.cache, self._element, d.kv_manager
@@ -192,8 +194,9 @@ class KvStore:
         if pool is None:
             return Held(0.0)
         shared = pool.shared_bytes(minimum(self._prefix, length)) if self._shares else 0.0
-        states = pool.state_bytes(length)
-        return self._offloaded(layers, states, pool.bytes(length) - states, shared)
+        one = pool.state_bytes(length)
+        keys = pool.bytes(length + drafted) - one
+        return self._offloaded(layers, (1 + drafted) * one, keys, shared)
 
     def _offloaded(
         self, layers: tuple[Layer, ...], states: Quantity, cache: Quantity, shared: Quantity

@@ -35,7 +35,10 @@ def check_layout(model: Model, workload: Workload, parallel: Parallel) -> None:
         InputError: one line that names the flag, the value and what would do.
     """
     if np.any(np.asarray(workload.batch) < parallel.dp):
-        raise InputError(f"--dp: {parallel.dp} replicas for a batch of {np.min(workload.batch)}")
+        raise InputError(
+            f"--dp: {parallel.dp} replicas for a batch of {np.min(workload.batch)}; use a --batch "
+            f"of at least {parallel.dp}, or a smaller --dp"
+        )
     if parallel.expert_skew and not any(isinstance(x.ffn, MoeFfn) for x in model.layers):
         raise InputError(
             f"--expert-skew: {parallel.expert_skew:g}, but {model.name} has no experts; use 0"
@@ -100,7 +103,12 @@ def layout_notes(deployment: Deployment, bubbles: dict[str, Quantity]) -> list[s
             f"up to {d.pp_microbatches} micro-batches fill {d.pp} stages; FLOPs and bytes are the "
             f"slowest stage's, which waits for {' and '.join(shares)}"
         )
-    if d.comm_overlap:
+    alone = d.tp * d.cp * d.pp * d.dp == 1
+    if d.comm_overlap and alone:
+        notes.append(f"--comm-overlap {d.comm_overlap:g}: one GPU exchanges nothing")
+    if d.sequence_parallel and d.tp == 1:
+        notes.append("--sequence-parallel: one tensor-parallel rank reduces nothing")
+    if d.comm_overlap and not alone:
         notes.append(
             f"up to {100 * d.comm_overlap:g} % of a step's exchanges run behind its other kernels "
             "(assumed); exchanges are shown with what is left of them"
