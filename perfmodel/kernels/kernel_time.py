@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from perfmodel.operators.quantity import Quantity, maximum, where
 
 Bound = Literal["compute", "memory", "network", "launch"]
+QUANTITIES = ("time_s", "low_s", "high_s", "compute_s", "memory_s", "network_s", "roof_s")
+"""The fields that a kernel's size decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +61,15 @@ def bound_times(kernel: KernelTime) -> dict[Bound, Quantity]:
         "network": network,
         "launch": launch,
     }
+
+
+def slower(first: KernelTime, second: KernelTime) -> KernelTime:
+    """The slower of two, element by element; its source is that of ``first``."""
+    behind = np.asarray(second.time_s) > np.asarray(first.time_s)
+    if not np.any(behind):
+        return first
+    taken: dict[str, Any] = {
+        n: where(behind, getattr(second, n), getattr(first, n)) for n in QUANTITIES
+    }
+    latency = [k.launch_s if k.latency_s is None else k.latency_s for k in (first, second)]
+    return replace(first, **taken, latency_s=where(behind, latency[1], latency[0]))

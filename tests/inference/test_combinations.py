@@ -360,3 +360,20 @@ def test_any_combination_over_arrays(case):
         for key in ("fits", "max_sequences", "max_context"):
             assert np.ravel(getattr(together.memory, key))[index % np.size(
                 getattr(together.memory, key))] == getattr(alone.memory, key)  # fmt: skip
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from((*MODELS[:7], "qwen3-30b-a3b")),
+    st.sampled_from(("h100-sxm", "h200-sxm", "a100-sxm-80gb", "b200-sxm", "l40s", "mi300x")),
+    st.sampled_from((1, 2, 4)),
+    st.sampled_from((1, 8, 64)),
+    st.integers(100, 4000),
+)
+def test_unfused_attention_is_never_faster(name, on, tp, batch, prompt):
+    load = {"batch": batch, "prompt": prompt, "output": 5}
+    fused, unfused = (run(name, on, load, tp=tp, attention=a) for a in ("fused", "unfused"))
+    assert unfused.ttft_s >= fused.ttft_s * (1 - 1e-12)
+    assert unfused.decode.time_s >= fused.decode.time_s * (1 - 1e-12)
+    for cost in (unfused.prefill.cost.total, unfused.decode.cost.total):
+        assert cost.roof_s <= cost.low_s * (1 + 1e-12)
