@@ -137,7 +137,8 @@ def _print_tables(result: Estimate, explain: Explain | None) -> None:
     if explain == "memory" or result.workload.prefill_chunk:
         report = kv_report(result)
         if report.chunking is not None and result.memory.fits:
-            print_table(out, kv_tables.chunk_table(report.chunking))
+            step = "step" if result.speculation is None else "round"
+            print_table(out, kv_tables.chunk_table(report.chunking, step))
         if explain == "memory" and result.memory.kv_bytes_per_token:
             print_table(out, kv_tables.kv_table(result, report))
     if explain == "operators":

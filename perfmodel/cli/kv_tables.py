@@ -78,18 +78,25 @@ def kv_table(result: Estimate, report: KvReport) -> Table:
     return made
 
 
-def chunk_table(chunking: Chunking) -> Table:
-    """A prefill in chunks beside one pass, and a chunk beside the decodes."""
+def chunk_table(chunking: Chunking, step: str = "step") -> Table:
+    """A prefill in chunks beside one pass, and a chunk beside the decodes.
+
+    ``step``: what decodes take part in, a step or a round.
+    """
     made = table(None, [("Chunked prefill", "left"), ("", "right")])
     chunks = whole(float(chunking.chunks))
-    steps = float(chunking.mixed_step_s) - float(chunking.decode_step_s)
-    for label, value in (
+    rows = [
         (f"{chunks} chunks of {whole(chunking.chunk)}", seconds(chunking.time_s)),
         ("At once", seconds(chunking.whole_s)),
         ("Earlier keys read again", binary(float(chunking.reread_bytes))),
-        ("Decode step alone", seconds(chunking.decode_step_s)),
-        ("Decode step with one prompt's last chunk", seconds(chunking.mixed_step_s)),
-        ("  so each decode waits", seconds(steps)),
-    ):
-        made.add_row(label, value)
+    ]
+    if chunking.mixed_step_s is not None:
+        alone, mixed = float(chunking.decode_step_s), float(chunking.mixed_step_s)
+        rows += [
+            (f"Decode {step} alone", seconds(alone)),
+            (f"Decode {step} with one prompt's last chunk", seconds(mixed)),
+            ("  so each decode waits", seconds(mixed - alone)),
+        ]
+    for row in rows:
+        made.add_row(*row)
     return made

@@ -6,7 +6,7 @@ import numpy as np
 
 from perfmodel.inference.memory_rule import Reserve
 from perfmodel.inference.plan import Plan
-from perfmodel.operators.quantity import Quantity, maximum, minimum
+from perfmodel.operators.quantity import Quantity, ceil_div, maximum, minimum
 from perfmodel.operators.sharding import local_layer
 from perfmodel.specs.model import Attention, LatentAttention, Model
 from perfmodel.specs.workload import Workload
@@ -37,7 +37,8 @@ def sequence_logits_bytes(model: Model, plan: Plan) -> float:
 def scores_bytes(model: Model, workload: Workload, plan: Plan) -> Quantity:
     """Bytes of one layer's scores where attention isn't fused; 0 where it is.
 
-    The tokens of a step, at most the engine's budget, each against the whole prompt.
+    The tokens of a step, at most the engine's budget, each against the whole prompt;
+    with context parallelism each rank its share of them.
     """
     if plan.deployment.attention != "unfused":
         return 0.0
@@ -47,6 +48,7 @@ def scores_bytes(model: Model, workload: Workload, plan: Plan) -> Quantity:
     new = workload.prompt - (workload.cached_prefix if every else 0)
     if workload.prefill_chunk is not None:
         new = minimum(new, workload.prefill_chunk)
+    new = ceil_div(new, plan.parallel.cp)
     tokens = minimum(plan.limits.max_num_batched_tokens, plan.replica_sequences(workload) * new)
     keys: Quantity = workload.prompt
     return SCORE_BYTES * max(heads, default=0) * tokens * keys

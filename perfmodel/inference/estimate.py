@@ -201,7 +201,8 @@ def device_model(hardware: Hardware, plan: Plan, *, roofline_only: bool = False)
     """The device with the best calibration it has: its own, a relative's, or the generic one."""
     if roofline_only:
         return DeviceModel(hardware, None, gpus_per_node=plan.deployment.gpus_per_node)
-    stack = plan.deployment.stack or plan.engine.stack
+    asked = plan.deployment.stack
+    stack = plan.engine.stack if asked is None else asked
     choice = None if stack == GENERIC else choose_calibration(hardware, stack)
     return DeviceModel(
         hardware,
@@ -227,6 +228,16 @@ def running_device(result: Estimate) -> tuple[Device, Host | None]:
     """What priced an estimate: the device under its engine, and the engine's host."""
     _, runs, host = _running(result.hardware, result.plan, roofline_only=result.roofline_only)
     return runs, host
+
+
+def prefill_cost(result: Estimate, workload: Workload) -> Cost:
+    """The target's and the draft's prefill of another workload by the plan of ``result``."""
+    device, host = running_device(result)
+    model, plan = result.model, result.plan
+    total = prefill_phase(model, workload, plan, device, host).total
+    if plan.draft is None:
+        return total
+    return total + draft_prefill(Rounds(model, plan, plan.draft, device, host), workload).total
 
 
 def estimate(

@@ -23,12 +23,17 @@ Started = Literal["graph", "eager", "ahead", "fitted"]
 its numbers were fitted, which hold it."""
 
 
-def beyond_graphs(plan: Plan, sequences: Quantity) -> Quantity:
-    """1 where a decode step of ``sequences`` is too large for the captured graphs, else 0."""
+def beyond_graphs(plan: Plan, sequences: Quantity, tokens: Quantity = 1) -> Quantity:
+    """1 where a decode step of ``sequences`` is too large for the captured graphs, else 0.
+
+    ``tokens``: of each sequence, where the step verifies drafted ones.
+    """
     largest = plan.graph_batch
     if not plan.engine.graph.counted or largest is None or plan.deployment.execution == "eager":
         return 0
-    return where(np.asarray(sequences) > largest, 1.0, 0.0)
+    in_tokens = plan.engine.graph.decode_unit == "tokens"
+    size = sequences * tokens if in_tokens else sequences
+    return where(np.asarray(size) > largest, 1.0, 0.0)
 
 
 def ahead_of_device(plan: Plan, tokens: Quantity) -> Quantity:
@@ -56,7 +61,7 @@ def how_started(
         return "fitted"
     sequences = plan.replica_sequences(workload)
     if phase == "decode":
-        return _named(beyond_graphs(plan, sequences), "eager", "graph")
+        return _named(beyond_graphs(plan, sequences, plan.verified), "eager", "graph")
     new = workload.prompt - workload.cached_prefix
     chunk = plan.prefill_chunk(workload)
     tokens = sequences * (new if chunk is None else np.minimum(new, chunk))
@@ -65,10 +70,10 @@ def how_started(
 
 def launch_notes(plan: Plan, workload: Workload) -> Iterable[str]:
     """What a user should know of decode steps that no graph holds."""
-    sequences = plan.replica_sequences(workload)
-    if np.any(np.asarray(beyond_graphs(plan, sequences)) > 0):
+    sequences, unit = plan.replica_sequences(workload), plan.engine.graph.decode_unit
+    if np.any(np.asarray(beyond_graphs(plan, sequences, plan.verified)) > 0):
         yield (
-            f"decode steps of more than {plan.graph_batch} sequences are beyond "
+            f"decode steps of more than {plan.graph_batch} {unit} are beyond "
             f"{plan.engine.name}'s captured graphs: their kernels are launched one by one"
         )
 

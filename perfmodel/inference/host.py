@@ -41,7 +41,7 @@ class HostTime:
         fixed = h.floor_us if self.fixed else 0.0
         return MICROSECOND * h.speed * (fixed + h.floor_layer_us * self.layers)
 
-    def added_s(self, kernels_s: Quantity, launches: int = 0) -> Quantity:
+    def added_s(self, kernels_s: Quantity, launches: Quantity = 0) -> Quantity:
         """Seconds beside ``kernels_s``: the step takes max(kernels + serial, floor).
 
         Issuing the step's ``launches`` is a floor too.

@@ -7,6 +7,7 @@ import numpy as np
 from perfmodel.errors import InputError
 from perfmodel.inference.offload import rate_to
 from perfmodel.operators.cache import layer_state, layer_window, token_bytes
+from perfmodel.specs.cache_formats import cache_format
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.engine import Engine
 from perfmodel.specs.hardware import Hardware
@@ -46,15 +47,19 @@ def _check_eviction(
         return
     if deployment.kv_window is not None and deployment.kv_budget is not None:
         raise InputError(f"{flag}: a cache has one policy; leave out --kv-budget or --kv-window")
+    leave = f"leave {flag.split()[0]} out"
     mixers = {layer.mixer for layer in model.layers}
     if any(isinstance(mixer, LatentAttention) for mixer in mixers):
-        raise InputError(f"{flag}: {model.name} keeps latents (MLA), which engines don't evict")
+        raise InputError(
+            f"{flag}: {model.name} keeps latents (MLA), which engines don't evict; {leave}"
+        )
     if any(any(layer_state(mixer)) for mixer in mixers):
         raise InputError(
-            f"{flag}: {model.name} has recurrent layers; engines evict in models of attention alone"
+            f"{flag}: {model.name} has recurrent layers; engines evict in models of attention "
+            f"alone; {leave}"
         )
     if not any(token_bytes(m) and layer_window(m) is None for m in mixers):
-        raise InputError(f"{flag}: every layer of {model.name} has a window already")
+        raise InputError(f"{flag}: every layer of {model.name} has a window already; {leave}")
     if np.any(np.asarray(workload.cached_prefix) > 0):
         raise InputError(
             f"{flag}: evicted tokens can't serve another prompt; leave out --cached-prefix"
@@ -82,6 +87,11 @@ def _check_manager(
     if layout != "paged":
         raise InputError(f"{flag}: it hands out blocks; use --kv-layout paged, not {layout}")
     _check_shared(flag, deployment)
+    if deployment.kv_cache != "auto" and cache_format(deployment.kv_cache).recent:
+        raise InputError(
+            f"{flag}: its pages have no room for the newest tokens that {deployment.kv_cache} "
+            "keeps in 16 bits; use --kv-manager ideal"
+        )
     evicts = _eviction_flag(deployment)
     if evicts is not None:
         raise InputError(f"{flag}: it keeps what {evicts} evicts; use --kv-manager ideal")
@@ -114,7 +124,7 @@ def _check_offload(model: Model, hardware: Hardware, deployment: Deployment) -> 
     if share:
         _check_shared(f"--kv-offload {share:g}", deployment)
     if share and not any(token_bytes(layer.mixer) for layer in model.layers):
-        raise InputError(f"--kv-offload {share:g}: {model.name} caches no keys and values")
+        raise InputError(f"--kv-offload {share:g}: {model.name} caches no keys and values; use 0")
     flag = f"--kv-offload {share:g}" if share else f"--cpu-offload-gb {weights:g}"
     if (share or weights) and rate_to("host", hardware, deployment) is None:
         raise InputError(
@@ -137,7 +147,10 @@ def kv_notes(deployment: Deployment, engine: str) -> list[str]:
             f"{flag}: {risk}, which no number here shows; {engine}'s kernels are priced as if they "
             "read the kept tokens alone"
         )
-    if deployment.kv_offload or deployment.cpu_offload_gb:
+    offloads = deployment.kv_offload or deployment.cpu_offload_gb
+    if deployment.offload_overlap and not offloads:
+        notes.append(f"--offload-overlap {deployment.offload_overlap:g}: nothing is offloaded")
+    if offloads:
         share = f"{100 * deployment.offload_overlap:.0f} %"
         notes.append(
             f"offload is priced at the nominal rate of its link, {share} of it beside the kernels"

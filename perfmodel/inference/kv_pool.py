@@ -87,6 +87,11 @@ class Pool:
         blocks: Quantity = sum(group.blocks(length) for group in self.groups)
         return self.page_bytes * blocks
 
+    def state_bytes(self, length: Quantity) -> Quantity:
+        """The part of `bytes` that holds recurrent states."""
+        states = (group.blocks(length) for group in self.groups if group.kind.keeps == "state")
+        return self.page_bytes * sum(states)
+
     def shared_bytes(self, prefix: Quantity) -> Quantity:
         """Bytes of ``prefix`` that sequences can share: full blocks of full attention."""
         full = [g for g in self.groups if g.kind.keeps == "all"]

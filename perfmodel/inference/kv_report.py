@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfmodel.errors import InputError
-from perfmodel.inference.estimate import Estimate, running_device
+from perfmodel.inference.estimate import Estimate, prefill_cost, running_device
 from perfmodel.inference.kv_pool import Pool, kv_pool
-from perfmodel.inference.kv_store import KvStore
-from perfmodel.inference.mixed import mixed_step
+from perfmodel.inference.kv_store import KvStore, stored_share
+from perfmodel.inference.mixed import step_cost
 from perfmodel.inference.offload import rate_to
 from perfmodel.inference.plan import Plan
+from perfmodel.inference.speculation.rounds import verify_step
 from perfmodel.inference.stages import stage_weights
-from perfmodel.inference.steps import mean_cached, prefill
+from perfmodel.inference.steps import made_step, mean_cached
 from perfmodel.inference.swap import Swap, swap, swap_pays
 from perfmodel.operators.cache import STATE_BYTES, cache_bytes, state_bytes
 from perfmodel.operators.quantity import Quantity, as_quantity, minimum
@@ -65,8 +66,9 @@ class Chunking:
     reread_bytes: Quantity
     """Keys and values of earlier chunks that later ones read again."""
     decode_step_s: Quantity
-    mixed_step_s: Quantity
-    """The batch's decode step at the mean context with one prompt's last chunk."""
+    """The batch's decode step or round at the mean context."""
+    mixed_step_s: Quantity | None
+    """The same with one prompt's last chunk; None where several micro-batches are in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ def _pool(plan: Plan, result: Estimate, layers: tuple[Layer, ...], manager: str)
 
 def _pools(result: Estimate, layers: tuple[Layer, ...], length: Quantity) -> list[PoolUse]:
     plan = result.plan
+    if plan.parallel.cache_shares > 1 or plan.formats.cache.recent:
+        return []  # as `kv_checks` refuses it
     hybrid = _pool(plan, result, layers, "hybrid")
     if hybrid is None:
         return []
@@ -150,35 +154,51 @@ def _pool_use(result: Estimate, pool: Pool, manager: str, length: Quantity) -> P
 
 
 def _chunking(result: Estimate) -> Chunking | None:
-    load, plan, model = result.workload, result.plan, result.model
+    load = result.workload
     chunk = load.prefill_chunk
     if chunk is None:
         return None
-    device, host = running_device(result)
-    whole = prefill(model, load.model_copy(update={"prefill_chunk": None}), plan, device, host)
-    last = minimum(chunk, as_quantity(load.prompt))
-    mixed = mixed_step(
-        model, plan, device, host, plan.replica_sequences(load), mean_cached(load),
-        last, load.prompt - last,
-    )  # fmt: skip
+    whole = prefill_cost(result, load.model_copy(update={"prefill_chunk": None}))
     chunked = result.prefill.cost
     return Chunking(
         chunk=chunk,
         chunks=max((row.steps for row in chunked.operators), key=lambda n: float(np.max(n))),
         time_s=chunked.total.time_s,
-        whole_s=whole.total.time_s,
-        reread_bytes=chunked.total.cache_bytes - whole.total.cache_bytes,
+        whole_s=whole.time_s,
+        reread_bytes=chunked.total.cache_bytes - whole.cache_bytes,
         decode_step_s=result.decode.time_s,
-        mixed_step_s=mixed.total.time_s,
+        mixed_step_s=_mixed_s(result, chunk),
     )
+
+
+def _mixed_s(result: Estimate, chunk: int) -> Quantity | None:
+    """Seconds of the decode step or round whose step of the target carries a last chunk along."""
+    load, plan, model = result.workload, result.plan, result.model
+    if plan.deployment.pp_microbatches > 1:
+        return None
+    device, host = running_device(result)
+    last = minimum(chunk, as_quantity(load.prompt))
+    sequences, cached = plan.replica_sequences(load), mean_cached(load)
+    decode = made_step(plan, "decode", sequences, 1, cached)
+    draft = plan.draft
+    if draft is not None and draft.speculation.draft_cost is None:
+        decode = replace(verify_step(draft, sequences, cached), kept=decode.kept)
+    prompt = made_step(plan, "prefill", 1, last, load.prompt - last)
+    alone, mixed = (
+        step_cost(model, plan, device, host, parts).total.time_s
+        for parts in ([decode], [decode, prompt])
+    )
+    return result.decode.time_s + mixed - alone
 
 
 def kv_report(result: Estimate) -> KvReport:
     """Lay open the KV store of ``result``: prices the prefills that it compares with."""
     plan, load = result.plan, result.workload
-    layers = list(stage_weights(result.model, plan))[result.memory.stage][0]
+    own = list(stage_weights(result.model, plan))[result.memory.stage][0]
+    layers = own if plan.draft is None else own + plan.draft.layers
     length = as_quantity(load.prompt + load.output)
-    ideal = cache_bytes(layers, length, plan.formats.cache)
+    shares = plan.parallel.cache_shares
+    ideal = cache_bytes(layers, length, plan.formats.cache, stored_share(shares), shares=shares)
     states = state_bytes(layers, STATE_BYTES[result.model.state_dtype])
     device, host = running_device(result)
     rate = rate_to(plan.deployment.kv_offload_to, result.hardware, plan.deployment)

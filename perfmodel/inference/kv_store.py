@@ -49,14 +49,26 @@ def _check_length(plan: Plan, tokens: Quantity) -> None:
     longest = int(np.max(np.asarray(tokens)))
     if stated is not None and stated < longest:
         raise InputError(
-            f"--max-model-len: {stated} is less than the {longest} tokens of --prompt and --output"
+            f"--max-model-len: {stated} is less than the {longest} tokens of --prompt and "
+            f"--output; use at least {longest}"
+        )
+
+
+def _check_reserved(model: Model, length: int, tokens: Quantity) -> None:
+    """The model's own length, which a contiguous cache reserves unless told otherwise."""
+    longest = int(np.max(np.asarray(tokens)))
+    if length < longest:
+        raise InputError(
+            f"--kv-layout contiguous: it reserves the {length} tokens of {model.name}, and "
+            f"--prompt and --output need {longest}; say so with --max-model-len {longest}"
         )
 
 
 def allocator(plan: Plan, model: Model, tokens: Quantity) -> Allocate:
     """How the deployment's KV layout sets tokens aside on one of the ranks that share a cache.
 
-    A block of the paged cache spans as many tokens on each of them.
+    A block of the paged cache spans as many tokens on each of them. Reserved lengths leave out
+    the slots of drafted tokens, which are set aside beside them.
 
     Raises:
         InputError: the contiguous layout reserves less than a sequence needs.
@@ -72,13 +84,16 @@ def allocator(plan: Plan, model: Model, tokens: Quantity) -> Allocate:
     length = stated_length(plan, model)
     if length is None:
         raise InputError(
-            f"--max-model-len: the contiguous layout reserves it, and {model.name} states none"
+            f"--max-model-len: the contiguous layout reserves it, and {model.name} states none; "
+            "say how long sequences may be"
         )
     kept = plan.kept_tokens("decode")
+    _check_reserved(model, length, tokens)
     most = length if kept is None else min(length, kept + 1)
 
     def reserve(stored: Quantity, window: int | None) -> Quantity:
-        size = ceil_div(most if window is None else min(length, window), shares)
+        reserved = most if window is None else min(length, window)
+        size = ceil_div(reserved + plan.drafted, shares)
         return as_quantity(np.full(np.shape(stored), size))
 
     return reserve
@@ -101,18 +116,29 @@ class Held:
     """Share of the sequences that have it."""
     outside: Quantity = 0.0
     """Of one sequence, in host memory or on an SSD."""
+    outside_common: Quantity = 0.0
+    """The part of ``outside`` that sequences with the common prefix share."""
 
     def of(self, sequences: Quantity) -> Quantity:
         """Bytes of so many sequences: what they share is held once."""
-        spared = maximum(self.hits * sequences - 1, 0) * self.common
-        return sequences * self.each - spared
+        return sequences * self.each - self._again(sequences) * self.common
+
+    def outside_of(self, sequences: Quantity) -> Quantity:
+        """Bytes of so many sequences in host memory or on an SSD."""
+        return sequences * self.outside - self._again(sequences) * self.outside_common
+
+    def _again(self, sequences: Quantity) -> Quantity:
+        """Sequences that find the prefix stored."""
+        return maximum(self.hits * sequences - 1, 0)
 
 
 def _sharable(
     plan: Plan, layers: tuple[Layer, ...], prefix: Quantity, length: Quantity
 ) -> Quantity:
     """Bytes of the prefix that a sequence of ``length`` still keeps, in full blocks."""
+    shares = plan.parallel.cache_shares
     block = plan.deployment.block_size or 1 if plan.deployment.kv_layout == "paged" else 1
+    block *= shares
     total: Quantity = 0.0
     for mixer in (layer.mixer for layer in layers):
         per_token = token_bytes(mixer, plan.formats.cache) + index_token_bytes(mixer)
@@ -120,7 +146,7 @@ def _sharable(
             kept = kept_tokens(mixer, length)
             tokens = clip(kept - maximum(length - prefix, 0), 0, minimum(prefix, kept))
             total = total + per_token * (round_up(tokens + 1, block) - block)
-    return total / plan.parallel.cache_shares
+    return total / shares
 
 
 class KvStore:
@@ -141,14 +167,16 @@ class KvStore:
         ``stored``: only what holds data, without a layout's or a manager's waste. Drafted tokens
         have their slots, and a state each to go back to.
         """
-        drafted = self._plan.drafted
-        length = length + drafted
+        drafted, shares = self._plan.drafted, self._plan.parallel.cache_shares
         manager = self._plan.deployment.kv_manager
         if manager != "ideal" and not stored:
-            return self._pooled(layers, length)
+            return self._pooled(layers, length, drafted)
         states = (1 + drafted) * state_bytes(layers, self._element)
-        allocate = stored_share(self._plan.parallel.cache_shares) if stored else self._allocate
-        cache = cache_bytes(layers, length, self._plan.formats.cache, allocate, self._cap)
+        allocate = stored_share(shares) if stored else self._allocate
+        cache = cache_bytes(
+            layers, length, self._plan.formats.cache, allocate, self._cap,
+            drafted=drafted, shares=shares,
+        )  # fmt: skip
         shared: Quantity = 0.0
         if self._shares:
             shared = _sharable(self._plan, layers, self._prefix, length)
@@ -158,7 +186,7 @@ class KvStore:
     def _shares(self) -> bool:
         return bool(np.any(np.asarray(self._prefix) > 0))
 
-    def _pooled(self, layers: tuple[Layer, ...], length: Quantity) -> Held:
+    def _pooled(self, layers: tuple[Layer, ...], length: Quantity, drafted: int) -> Held:
         d = self._plan.deployment
         pool = kv_pool(
             layers, d.block_size or 1, self._plan.formats.cache, self._element, d.kv_manager
@@ -166,15 +194,17 @@ class KvStore:
         if pool is None:
             return Held(0.0)
         shared = pool.shared_bytes(minimum(self._prefix, length)) if self._shares else 0.0
-        return self._offloaded(layers, 0.0, pool.bytes(length), shared)
+        one = pool.state_bytes(length)
+        keys = pool.bytes(length + drafted) - one
+        return self._offloaded(layers, (1 + drafted) * one, keys, shared)
 
     def _offloaded(
-        self, layers: tuple[Layer, ...], states: float, cache: Quantity, shared: Quantity
+        self, layers: tuple[Layer, ...], states: Quantity, cache: Quantity, shared: Quantity
     ) -> Held:
         """States stay; of keys and values the share that isn't offloaded, and what is in flight."""
         offload = self._plan.offload
         if not offload.kv_share:
             return Held(states + cache, shared, self._hits)
         here = offload.resident(sum(token_bytes(layer.mixer) > 0 for layer in layers))
-        outside = offload.kv_share * cache
-        return Held(states + here * cache, here * shared, self._hits, outside)
+        away = offload.kv_share
+        return Held(states + here * cache, here * shared, self._hits, away * cache, away * shared)

@@ -35,27 +35,37 @@ def check_layout(model: Model, workload: Workload, parallel: Parallel) -> None:
         InputError: one line that names the flag, the value and what would do.
     """
     if np.any(np.asarray(workload.batch) < parallel.dp):
-        raise InputError(f"--dp: {parallel.dp} replicas for a batch of {np.min(workload.batch)}")
+        raise InputError(
+            f"--dp: {parallel.dp} replicas for a batch of {np.min(workload.batch)}; use a --batch "
+            f"of at least {parallel.dp}, or a smaller --dp"
+        )
     if parallel.expert_skew and not any(isinstance(x.ffn, MoeFfn) for x in model.layers):
         raise InputError(
             f"--expert-skew: {parallel.expert_skew:g}, but {model.name} has no experts; use 0"
         )
-    if parallel.cache_shares > 1:
-        _check_shares(model, parallel)
+    check_shares(model, parallel)
     new = int(np.min(np.asarray(workload.prompt) - np.asarray(workload.cached_prefix)))
     if parallel.cp > new:
         raise InputError(
             f"--cp: {parallel.cp} ranks for a prompt of {new} new tokens; use at most {new}"
         )
+
+
+def check_shares(model: Model, parallel: Parallel) -> None:
+    """Refuse ranks that can't share the cache of ``model``, a target or a draft, by tokens.
+
+    An indexer's can't, nor recurrent layers' states, and ``dcp`` those of one KV head alone.
+
+    Raises:
+        InputError: one line that names the flag, the value and what would do.
+    """
+    if parallel.cache_shares == 1:
+        return
     if parallel.cp > 1 and any(layer_state(x.mixer)[0] for x in model.layers):
         raise InputError(
             f"--cp: {parallel.cp}, but {model.name} has recurrent layers, whose state passes from "
             "token to token; use --cp 1"
         )
-
-
-def _check_shares(model: Model, parallel: Parallel) -> None:
-    """Which ranks can share a cache by tokens: not an indexer's, and those of one KV head."""
     flag = "--cp" if parallel.cp > 1 else "--dcp"
     mixers = {layer.mixer for layer in model.layers}
     if any(isinstance(m, LatentAttention) and m.indexer is not None for m in mixers):
@@ -93,7 +103,12 @@ def layout_notes(deployment: Deployment, bubbles: dict[str, Quantity]) -> list[s
             f"up to {d.pp_microbatches} micro-batches fill {d.pp} stages; FLOPs and bytes are the "
             f"slowest stage's, which waits for {' and '.join(shares)}"
         )
-    if d.comm_overlap:
+    alone = d.tp * d.cp * d.pp * d.dp == 1
+    if d.comm_overlap and alone:
+        notes.append(f"--comm-overlap {d.comm_overlap:g}: one GPU exchanges nothing")
+    if d.sequence_parallel and d.tp == 1:
+        notes.append("--sequence-parallel: one tensor-parallel rank reduces nothing")
+    if d.comm_overlap and not alone:
         notes.append(
             f"up to {100 * d.comm_overlap:g} % of a step's exchanges run behind its other kernels "
             "(assumed); exchanges are shown with what is left of them"

@@ -190,7 +190,7 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
         max_context=_longest(fits_at, shape, stated_length(plan, model)),
         kv_bytes_per_token=_growth(tightest, plan),
         stage=tightest.index,
-        kv_outside_bytes=sequences * held.outside,
+        kv_outside_bytes=held.outside_of(sequences),
         weights_outside_bytes=tightest.host_bytes,
     )
 

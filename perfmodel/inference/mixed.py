@@ -15,7 +15,7 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.inference.host import HostTime
-from perfmodel.inference.overlap import exposed
+from perfmodel.inference.overlap import exposed, sent
 from perfmodel.inference.phase import Device, PhaseCost, sum_cost
 from perfmodel.inference.plan import Plan
 from perfmodel.inference.steps import (
@@ -26,7 +26,7 @@ from perfmodel.inference.steps import (
     operators_of,
     step_transfer,
 )
-from perfmodel.kernels.kernel_time import KernelTime
+from perfmodel.kernels.kernel_time import QUANTITIES, KernelTime, slower
 from perfmodel.operators.context import Step
 from perfmodel.operators.quantity import Quantity, is_array, where
 from perfmodel.operators.record import Attention, Gemm, GroupedGemm, Operator, Recurrence
@@ -149,9 +149,9 @@ def _priced(
     Fitted kernels may be faster at a larger size that suits their tiles; a smaller call could be
     padded to it, so more rows never make a step cheaper than its parts.
     """
-    kernel = _time(operator, device)
+    kernel = sent(operator, _time(operator, device))
     for each in alone:
-        kernel = _slower(kernel, _time(each, device))
+        kernel = slower(kernel, _time(each, device))
     if is_array(operator.activation_bytes):
         runs = np.asarray(operator.activation_bytes) > 0
         operator = replace(operator, weight_bytes=where(runs, operator.weight_bytes, 0.0))
@@ -159,7 +159,6 @@ def _priced(
 
 
 SIZES = ("sequences", "queries", "keys", "pairs", "context")
-QUANTITIES = ("time_s", "low_s", "high_s", "compute_s", "memory_s", "network_s", "roof_s")
 
 
 def _time(operator: Operator, device: Device) -> KernelTime:
@@ -175,15 +174,3 @@ def _time(operator: Operator, device: Device) -> KernelTime:
     kernel = device.time(asked)
     taken: dict[str, Any] = {n: where(runs, getattr(kernel, n), 0.0) for n in QUANTITIES}
     return replace(kernel, **taken)
-
-
-def _slower(first: KernelTime, second: KernelTime) -> KernelTime:
-    """The slower of two, element by element."""
-    behind = np.asarray(second.time_s) > np.asarray(first.time_s)
-    if not np.any(behind):
-        return first
-    taken: dict[str, Any] = {
-        n: where(behind, getattr(second, n), getattr(first, n)) for n in QUANTITIES
-    }
-    latency = [k.launch_s if k.latency_s is None else k.latency_s for k in (first, second)]
-    return replace(first, **taken, latency_s=where(behind, latency[1], latency[0]))

@@ -1,11 +1,13 @@
-"""Exchanges that run behind the other kernels of the same step."""
+"""Exchanges that take place, and those that run behind the other kernels of the same step."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from perfmodel.kernels.kernel_time import KernelTime
-from perfmodel.operators.quantity import Quantity, maximum, minimum
+from perfmodel.operators.quantity import Quantity, maximum, minimum, where
 from perfmodel.operators.record import Collective, Operator
 
 Priced = list[tuple[Operator, KernelTime]]
@@ -14,6 +16,16 @@ Priced = list[tuple[Operator, KernelTime]]
 def _hides(operator: Operator) -> bool:
     """Exchanges inside a layer; a stage waits for what the stage before sends it."""
     return isinstance(operator, Collective) and operator.kind != "send_recv"
+
+
+def sent(operator: Operator, kernel: KernelTime) -> KernelTime:
+    """The time of an operator; an exchange of nothing, such as a prefix's keys, takes no time."""
+    if not isinstance(operator, Collective):
+        return kernel
+    messages = np.asarray(operator.message_bytes) > 0
+    if np.all(messages):
+        return kernel
+    return _cut(replace(kernel, launches=where(messages, 1, 0)), where(messages, 1.0, 0.0))
 
 
 def exposed(priced: Priced, share: float) -> Priced:
@@ -48,5 +60,6 @@ def _cut(kernel: KernelTime, left: Quantity) -> KernelTime:
         network_s=kernel.network_s * left,
         launch_s=kernel.launch_s * left,
         roof_s=kernel.roof_s * left,
+        saves_s=kernel.saves_s * left,
         latency_s=None if kernel.latency_s is None else kernel.latency_s * left,
     )

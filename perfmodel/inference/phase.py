@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from perfmodel.inference.host import HOST_ROW, HostTime
 from perfmodel.inference.offload import SLOWEST, TRANSFER_ROW, Transfer
-from perfmodel.inference.overlap import exposed
+from perfmodel.inference.overlap import exposed, sent
 from perfmodel.kernels.kernel_time import Bound, KernelTime, bound_times
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, is_array, maximum
 from perfmodel.operators.record import Operator, Shape
@@ -190,8 +190,8 @@ def phase_cost(
 
     ``overlap``: the share of the exchanges that may run behind other kernels (`exposed`).
     """
-    priced = exposed([(operator, device.time(operator)) for operator in operators], overlap)
-    return sum_cost(priced, mask, host, transfer)
+    priced = [(operator, sent(operator, device.time(operator))) for operator in operators]
+    return sum_cost(exposed(priced, overlap), mask, host, transfer)
 
 
 def sum_cost(
@@ -203,10 +203,10 @@ def sum_cost(
     """Sum priced operators, with the host's time in each step and what each step transfers."""
     rows = []
     step_s: Quantity = 0.0
-    launches = 0
+    launches: Quantity = 0
     for operator, kernel in priced:
         step_s = step_s + operator.count * kernel.time_s
-        launches += operator.count * kernel.launches
+        launches = launches + operator.count * kernel.launches
         rows.append(operator_cost(operator, kernel, mask))
     if host is not None:
         rows.append(_host_cost(host, step_s, launches, mask))
@@ -215,7 +215,9 @@ def sum_cost(
     return PhaseCost(tuple(rows), sum((row.cost for row in rows), Cost()))
 
 
-def _host_cost(host: HostTime, step_s: Quantity, launches: int, mask: Array | None) -> OperatorCost:
+def _host_cost(
+    host: HostTime, step_s: Quantity, launches: Quantity, mask: Array | None
+) -> OperatorCost:
     seconds = total_of(host.added_s(step_s, launches), 1, mask)
     spread = host.host.spread
     cost = Cost(

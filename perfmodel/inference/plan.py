@@ -61,6 +61,15 @@ class Plan:
         return 0 if self.draft is None else self.draft.speculation.nodes
 
     @property
+    def verified(self) -> int:
+        """Tokens of each sequence in a decode step as it is priced.
+
+        A stated cost of the draft replaces verification by a plain step.
+        """
+        stated = self.draft is not None and self.draft.speculation.draft_cost is not None
+        return 1 if stated else 1 + self.drafted
+
+    @property
     def flash(self) -> Flash | None:
         """The FlashAttention that was asked for by name."""
         named: dict[str | None, Flash] = {"flash2": "flash2", "flash3": "flash3"}

@@ -56,6 +56,8 @@ class StepSet:
     """False for a part of a step whose host time is counted with the other part."""
     transfer: Transfer | None = None
     """What each step moves to and from the device."""
+    verified: Quantity = 1
+    """Tokens of each sequence in a decode step: several where drafted ones are verified."""
 
 
 def made_step(
@@ -190,7 +192,8 @@ def price(
 
 def launching(steps: StepSet, plan: Plan, device: Device) -> Device:
     """The device, launching kernel by kernel where a decode batch is beyond the graphs."""
-    alone = beyond_graphs(plan, steps.sequences) if steps.tokens is None and steps.hosted else 0
+    decodes = steps.tokens is None and steps.hosted
+    alone = beyond_graphs(plan, steps.sequences, steps.verified) if decodes else 0
     if isinstance(device, Launches) and np.any(np.asarray(alone) > 0):
         return device.launched(alone)
     return device

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfmodel.inference.kv_store import stored_share
 from perfmodel.inference.phase import Device
 from perfmodel.inference.plan import Plan
 from perfmodel.inference.stages import stage_weights
@@ -40,7 +41,9 @@ def swap(
     """
     held: Quantity = 0.0
     for layers, _ in stage_weights(model, plan):
-        stage = cache_bytes(layers, length, plan.formats.cache, cap=_cap(plan))
+        shares = plan.parallel.cache_shares
+        cache, each = plan.formats.cache, stored_share(shares)
+        stage = cache_bytes(layers, length, cache, each, _cap(plan), shares=shares)
         held = maximum(held, stage + state_bytes(layers, STATE_BYTES[model.state_dtype]))
     again = Workload(prompt=length, output=1)
     time = prefill(model, again, plan, device, host).total.time_s

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from perfmodel.operators.quantity import Quantity, maximum, where
 
 Bound = Literal["compute", "memory", "network", "launch"]
+QUANTITIES = ("time_s", "low_s", "high_s", "compute_s", "memory_s", "network_s", "roof_s")
+"""The fields that a kernel's size decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,9 @@ class KernelTime:
     """Where the number comes from: datasheet and the origin of the calibration."""
     latency_s: Quantity | None = None
     """Time that is neither arithmetic nor traffic, where it limits; None: the launch."""
-    launches: int = 1
+    launches: Quantity = 1
     """Kernels started: 0 for a pass inside another kernel."""
-    saves_s: float = 0.0
+    saves_s: Quantity = 0.0
     """What starting it in a captured graph saves, or would save, against a launch by itself."""
     reread_bytes: Quantity = 0.0
     """Device-memory traffic beyond the operator's bytes: what a kernel's tiles read again."""
@@ -59,3 +61,15 @@ def bound_times(kernel: KernelTime) -> dict[Bound, Quantity]:
         "network": network,
         "launch": launch,
     }
+
+
+def slower(first: KernelTime, second: KernelTime) -> KernelTime:
+    """The slower of two, element by element; its source is that of ``first``."""
+    behind = np.asarray(second.time_s) > np.asarray(first.time_s)
+    if not np.any(behind):
+        return first
+    taken: dict[str, Any] = {
+        n: where(behind, getattr(second, n), getattr(first, n)) for n in QUANTITIES
+    }
+    latency = [k.launch_s if k.latency_s is None else k.latency_s for k in (first, second)]
+    return replace(first, **taken, latency_s=where(behind, latency[1], latency[0]))

@@ -20,7 +20,7 @@ from perfmodel.kernels.flash import Flash
 from perfmodel.kernels.flash_time import flash_time
 from perfmodel.kernels.forms.base import Chip, Shapes
 from perfmodel.kernels.forms.gemm_stack import block_kernel
-from perfmodel.kernels.kernel_time import KernelTime
+from perfmodel.kernels.kernel_time import KernelTime, slower
 from perfmodel.kernels.network import Network, between_nodes, mixed
 from perfmodel.kernels.requests import Request, flat_shapes, request_of, variant
 from perfmodel.kernels.widening import Ends, Parts, bounded, is_wide, own_ends
@@ -126,7 +126,15 @@ class DeviceModel:
             return self.combine(compute, memory, 0.0, roof, 1.0, starts)
         share = self.calibration.families.of(operator)
         ends = (compute / share.compute, memory / share.memory)
-        return self.combine(*ends, 0.0, roof, share.spread, starts)
+        assumed = self.combine(*ends, 0.0, roof, share.spread, starts)
+        if not isinstance(operator, Attention) or operator.fused:
+            return assumed
+        # Fusing spares traffic and launches: no unfused kernel beats the fused one that was fitted.
+        fused = self._calibrated(replace(operator, fused=True))
+        if fused is None:
+            return assumed
+        time = slower(assumed, fused)
+        return replace(time, low_s=maximum(time.low_s, roof), roof_s=roof)
 
     def compute_s(self, operator: Operator) -> Quantity:
         """Arithmetic at the peak; what counts no FLOPs needs none, whatever the chip multiplies."""

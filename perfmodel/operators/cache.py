@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from perfmodel.operators.format_bytes import BASE, vector_bytes
-from perfmodel.operators.quantity import Quantity, minimum
+from perfmodel.operators.quantity import Quantity, ceil_div, minimum
 from perfmodel.specs.cache_formats import CacheFormat, as_cache
 from perfmodel.specs.formats import NumberFormat
 from perfmodel.specs.model import (
@@ -51,12 +51,17 @@ def token_bytes(mixer: Mixer | None, cache: Stored = BASE) -> float:
     return 0.0
 
 
-def recent_bytes(mixer: Mixer | None, cache: Stored, kept: Quantity) -> Quantity:
-    """What the newest of ``kept`` tokens take beyond the quantised size, in one layer."""
+def recent_bytes(mixer: Mixer | None, cache: Stored, kept: Quantity, shares: int = 1) -> Quantity:
+    """What the newest of ``kept`` tokens take beyond the quantised size, in one layer.
+
+    ``shares``: ranks that hold the tokens in turn; the bytes of the fullest.
+    """
     recent = as_cache(cache).recent
     if not recent:
         return 0.0
-    return minimum(kept, recent) * (token_bytes(mixer) - token_bytes(mixer, cache))
+    newest = minimum(kept, recent)
+    here = newest if shares == 1 else ceil_div(newest, shares)
+    return here * (token_bytes(mixer) - token_bytes(mixer, cache))
 
 
 def index_token_bytes(mixer: Mixer | None) -> float:
@@ -117,18 +122,23 @@ def cache_bytes(
     cache: Stored = BASE,
     allocate: Allocate = as_stored,
     cap: int | None = None,
+    *,
+    drafted: int = 0,
+    shares: int = 1,
 ) -> Quantity:
     """Bytes of one sequence's cache at ``context`` tokens, an indexer's keys included.
 
     ``allocate`` says what a layout sets aside: whole blocks, or a reserved length. ``cap``: tokens
-    that layers without a window keep at most.
+    that layers without a window keep at most. ``drafted``: tokens that wait for verification, in
+    each layer beside what it keeps. ``shares``: ranks that hold the tokens in turn, whose number
+    ``allocate`` divides by, for the newest ones that stay in 16 bits.
     """
     total: Quantity = 0.0
     for mixer, count in Counter(layer.mixer for layer in layers).items():
         per_token = token_bytes(mixer, cache) + index_token_bytes(mixer)
         if per_token:
-            kept = kept_tokens(mixer, context, cap)
-            newest = recent_bytes(mixer, cache, kept)
+            kept = kept_tokens(mixer, context, cap) + drafted
+            newest = recent_bytes(mixer, cache, kept, shares)
             tokens = allocate(kept, layer_window(mixer))
             total = total + count * (per_token * tokens + newest)
     return total

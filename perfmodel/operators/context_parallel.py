@@ -92,6 +92,7 @@ def _decode(op: Attention, c: Context) -> Iterator[Operator]:
         keys=op.keys / shares,
         pairs=op.pairs / shares,
         context=op.context / shares,
+        recent_bytes=op.recent_bytes / shares,
         window=None if op.window is None else -(-op.window // shares),
     )
     outputs = HALF * heads * op.value_dim

@@ -211,7 +211,8 @@ def check_parallel(model: Model, parallel: Parallel) -> None:
     """
     if parallel.pp > len(model.layers):
         raise InputError(
-            f"--pp: {parallel.pp} stages for the {len(model.layers)} layers of {model.name}"
+            f"--pp: {parallel.pp} stages for the {len(model.layers)} layers of {model.name}; "
+            f"use at most {len(model.layers)}"
         )
     if parallel.ep > 1 and not any(isinstance(layer.ffn, MoeFfn) for layer in model.layers):
         raise InputError(f"--ep: {parallel.ep}, but {model.name} has no experts; use --ep 1")

@@ -137,7 +137,9 @@ def _head_operators(model: Model, c: Context) -> Iterator[Operator]:
     width = model.embedding_width or model.hidden
     head = Weight("lm_head", "head", width, columns, columns if model.head_bias else 0)
     yield from c.linear(head, rows)
-    yield from c.across_tp("lm_head", "all_gather", HALF * model.vocab * rows)
+    if tp > 1:  # logits travel in 16 bits whatever the other exchanges' format
+        logits = HALF * model.vocab * rows
+        yield c.collective("lm_head.all_gather", "all_gather", logits, tp, tp, near=tp)
     yield c.elementwise("sampling", HALF * model.vocab, 4.0, rows)
 
 

@@ -84,6 +84,8 @@ class GraphUse(Spec):
     """Whether decode steps are captured by default."""
     decode_batch: Whole | None = None
     """Largest captured decode batch; kernels of larger ones are launched one by one. None: any."""
+    decode_unit: Literal["sequences", "tokens"] = "sequences"
+    """What ``decode_batch`` counts: a sequence whose drafted tokens are verified has several."""
     prefill_tokens: Annotated[int, Field(ge=0, le=2**24)] = 0
     """Largest captured prefill step in tokens. The host launches larger ones ahead of the device,
     so that they take at least as long as their launches."""

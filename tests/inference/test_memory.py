@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -204,11 +205,20 @@ NAMES = st.sampled_from(
 )  # fmt: skip
 
 
+@cache
+def layouts(name: str) -> list[int]:
+    return [tp for tp in possible_tp(model(name), Parallel()) if tp <= 16]
+
+
 @st.composite
 def cases(draw: Any) -> tuple[Any, Deployment, Hardware]:
-    m = draw(NAMES.map(model))
-    tp = draw(st.sampled_from([t for t in possible_tp(m, Parallel()) if t <= 16]))
-    return m, draw(DEPLOYMENTS).model_copy(update={"tp": tp}), device(draw(st.floats(8, 300)))
+    name = draw(NAMES)
+    tp = draw(st.sampled_from(layouts(name)))
+    return (
+        model(name),
+        draw(DEPLOYMENTS).model_copy(update={"tp": tp}),
+        device(draw(st.floats(8, 300))),
+    )
 
 
 @settings(max_examples=120, deadline=None)

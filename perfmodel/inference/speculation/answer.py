@@ -88,7 +88,8 @@ class Speculated:
     @property
     def draft_kv_bytes_per_token(self) -> float:
         """What the draft's own cache grows by with each token of a sequence, on one GPU."""
-        return float(cache_bytes(self.draft.layers, 1, self.draft.formats.cache))
+        whole = float(cache_bytes(self.draft.layers, 1, self.draft.formats.cache))
+        return whole / self.rounds.plan.parallel.cache_shares
 
     @cached_property
     def best(self) -> Best:

@@ -9,6 +9,7 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.inference.format_choice import resolve_formats
+from perfmodel.inference.layout import check_shares
 from perfmodel.operators.context import Context, Step
 from perfmodel.operators.draft import (
     join_operators,
@@ -230,9 +231,14 @@ def resolve_draft(
     layout = replace(parallel, ep=parallel.ep if experts else 1)
     if net is not None:
         check_parallel(net, layout)
+        check_shares(net, layout)
     own = formats
     if s.method != "mtp" or s.draft_weights != "auto":
-        wanted = Deployment(weights=s.draft_weights, kv_cache=formats.cache.name)
+        wanted = Deployment(
+            weights=s.draft_weights,
+            kv_cache=formats.cache.name,
+            communication=formats.communication.name,
+        )
         plain = model.model_copy(update={"checkpoint": None})
         own, _, _ = resolve_formats(net or plain, hardware, wanted)
     joins = s.method in ("mtp", "eagle")

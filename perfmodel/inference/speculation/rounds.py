@@ -68,7 +68,8 @@ class Rounds:
     def _target(self, step: Step, mask: Array | None) -> PhaseCost:
         plan = self.plan
         step = replace(step, kept=plan.kept_tokens("decode"))
-        steps = StepSet(operators_of(self.model, step, plan), step.sequences, mask)
+        operators = operators_of(self.model, step, plan)
+        steps = StepSet(operators, step.sequences, mask, verified=step.new)
         return price(steps, self.model, plan, self.device, self.host)
 
     def drafting(
@@ -80,7 +81,9 @@ class Rounds:
     ) -> PhaseCost:
         """All passes of the draft in one round."""
         total = PhaseCost((), Cost())
-        for step, passes in draft_passes(self.draft, sequences, cached, tokens):
+        kept = self.plan.kept_tokens("decode")
+        for whole, passes in draft_passes(self.draft, sequences, cached, tokens):
+            step = replace(whole, kept=kept)
             operators = self.draft.operators(step, self.plan.deployment)
             overlap = self.plan.deployment.comm_overlap
             one = phase_cost(operators, self.device, mask, self._draft_host(sequences), overlap)
