@@ -54,10 +54,10 @@ def layer_window(mixer: Mixer | None) -> int | None:
     return mixer.window if isinstance(mixer, Attention) else None
 
 
-def kept_tokens(mixer: Mixer | None, context: Quantity) -> Quantity:
-    """Tokens that a layer keeps of ``context``."""
-    window = layer_window(mixer)
-    return context if window is None else minimum(context, window)
+def kept_tokens(mixer: Mixer | None, context: Quantity, cap: int | None = None) -> Quantity:
+    """Tokens that a layer keeps of ``context``; layers without a window at most ``cap``."""
+    limit = layer_window(mixer) or cap
+    return context if limit is None else minimum(context, limit)
 
 
 def conv_channels(mixer: Recurrent) -> int:
@@ -100,17 +100,19 @@ def cache_bytes(
     context: Quantity,
     cache: NumberFormat = BASE,
     allocate: Allocate = as_stored,
+    cap: int | None = None,
 ) -> Quantity:
     """Bytes of one sequence's cache at ``context`` tokens, an indexer's keys included.
 
-    ``allocate`` says what a layout sets aside: whole blocks, or a reserved length.
+    ``allocate`` says what a layout sets aside: whole blocks, or a reserved length. ``cap``: tokens
+    that layers without a window keep at most.
     """
     total: Quantity = 0.0
     for mixer, count in Counter(layer.mixer for layer in layers).items():
         per_token = token_bytes(mixer, cache) + index_token_bytes(mixer)
         if per_token:
             total = total + count * per_token * allocate(
-                kept_tokens(mixer, context), layer_window(mixer)
+                kept_tokens(mixer, context, cap), layer_window(mixer)
             )
     return total
 

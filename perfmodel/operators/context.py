@@ -34,11 +34,28 @@ class Step:
     cached: Quantity
     logits: Quantity = 1
     """Tokens per sequence whose logits are computed."""
+    kept: int | None = None
+    """Earlier tokens that full attention still finds in the cache at most; None: all of them."""
+    beside: tuple[Step, ...] = ()
+    """Other sequences that take part in the step: linear layers run once over the tokens of all,
+    attention and recurrences once for each."""
+
+    @property
+    def parts(self) -> tuple[Step, ...]:
+        """The sequences of the step in groups that are alike."""
+        return (replace(self, beside=()), *self.beside) if self.beside else (self,)
 
     @property
     def tokens(self) -> Quantity:
         """Tokens that pass through the layers."""
-        return self.sequences * self.new
+        own = self.sequences * self.new
+        return own if not self.beside else sum((part.tokens for part in self.beside), own)
+
+    @property
+    def logit_rows(self) -> Quantity:
+        """Tokens whose logits are computed."""
+        own = self.sequences * self.logits
+        return own if not self.beside else sum((part.logit_rows for part in self.beside), own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +76,11 @@ class Context:
     def times(self, count: int) -> Context:
         """The same context for a block that stands ``count`` times in the model."""
         return replace(self, count=count)
+
+    def parts(self) -> Iterator[Context]:
+        """The same context for each part of the step: what runs once for each."""
+        for part in self.step.parts:
+            yield self if part is self.step else replace(self, step=part)
 
     def storing(self, stored: tuple[tuple[str, Scheme], ...]) -> Context:
         """The same context in a block whose modules are ``stored`` otherwise than their roles."""

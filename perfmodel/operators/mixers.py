@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from perfmodel.operators.cache import index_token_bytes, token_bytes
 from perfmodel.operators.context import HALF, Context
@@ -21,6 +22,8 @@ def named(weights: Iterator[Weight]) -> dict[str, Weight]:
 
 def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
     new, cached = c.step.new, c.step.cached
+    if a.window is None and c.step.kept is not None:
+        cached = minimum(cached, c.step.kept)
     if a.chunked and a.window is not None:
         pairs, keys = chunked_pairs(new, cached, a.window), chunked_keys(new, cached, a.window)
     else:
@@ -63,7 +66,8 @@ def attention_operators(a: Attention, c: Context) -> Iterator[Operator]:
         moved = HALF * (a.heads + a.kv_heads) * a.rotary_dim
         yield c.elementwise("rotary", moved, moved)
     yield c.elementwise("kv_write", HALF * (k_width + v_width), token_bytes(a, c.formats.cache))
-    yield _scores(a, c, c.vectors(weights["sinks"]) if a.sinks else 0.0)
+    sink_bytes = c.vectors(weights["sinks"]) if a.sinks else 0.0
+    yield from (_scores(a, part, sink_bytes) for part in c.parts())
     out_width = a.heads * a.value_dim
     if a.output_gate:
         yield c.elementwise("output_gate", 2 * HALF * out_width, HALF * out_width)
@@ -101,22 +105,23 @@ def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iter
     norm = c.vectors(weights["indexer.k_norm"])
     yield c.elementwise("indexer.k_norm", moved, index_token_bytes(a), weight_bytes=norm)
     yield from c.linear(weights["indexer.weights_proj"])
-    yield AttentionOperator(
-        name="indexer.scores",
-        count=c.count,
-        arithmetic=c.formats.base_arithmetic,
-        phase=c.step.phase,
-        sequences=c.step.sequences,
-        queries=c.step.new,
-        keys=c.step.cached + c.step.new,
-        pairs=causal_pairs(c.step.new, c.step.cached),
-        context=c.step.new + c.step.cached,
-        heads=index.heads,
-        kv_heads=1,
-        qk_dim=index.head_dim,
-        value_dim=0,
-        key_bytes=index_token_bytes(a),
-    )
+    for part in c.step.parts:
+        yield AttentionOperator(
+            name="indexer.scores",
+            count=c.count,
+            arithmetic=c.formats.base_arithmetic,
+            phase=part.phase,
+            sequences=part.sequences,
+            queries=part.new,
+            keys=part.cached + part.new,
+            pairs=causal_pairs(part.new, part.cached),
+            context=part.new + part.cached,
+            heads=index.heads,
+            kv_heads=1,
+            qk_dim=index.head_dim,
+            value_dim=0,
+            key_bytes=index_token_bytes(a),
+        )
 
 
 def _expanded(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iterator[Operator]:
@@ -159,17 +164,15 @@ def _per_head(name: str, a: LatentAttention, c: Context, k: int, n: int) -> Gemm
     )
 
 
-def _absorbed(a: LatentAttention, c: Context) -> Iterator[Operator]:
-    """The up-projections are folded into query and output.
+def _over_latents(a: LatentAttention, c: Context) -> AttentionOperator:
+    """Attention over the latents, with one key/value head.
 
-    Attention runs over the latents, with one key/value head; with an indexer each query reads
-    its top-k keys only.
+    With an indexer each query reads its top-k keys only.
     """
-    yield _per_head("absorb_q", a, c, a.nope_dim, a.kv_rank)
     new, cached = c.step.new, c.step.cached
     top_k = a.indexer.top_k if a.indexer else None
     keys = cached + new
-    yield AttentionOperator(
+    return AttentionOperator(
         name="attention",
         count=c.count,
         arithmetic=c.formats.base_arithmetic,
@@ -188,6 +191,12 @@ def _absorbed(a: LatentAttention, c: Context) -> Iterator[Operator]:
         latent=True,
         fused=c.fused_attention,
     )
+
+
+def _absorbed(a: LatentAttention, c: Context) -> Iterator[Operator]:
+    """The up-projections are folded into query and output, once for all parts of the step."""
+    yield _per_head("absorb_q", a, c, a.nope_dim, a.kv_rank)
+    yield from (_over_latents(a, part) for part in c.parts())
     yield _per_head("absorb_v", a, c, a.kv_rank, a.value_dim)
 
 
@@ -196,8 +205,11 @@ def latent_operators(a: LatentAttention, c: Context) -> Iterator[Operator]:
     weights = named(latent_weights(a, c.hidden))
     yield from _down_projections(a, weights, c)
     yield from _indexer(a, weights, c)
-    if c.step.phase == "prefill" and a.indexer is None:
-        yield from _expanded(a, weights, c)
-    else:
-        yield from _absorbed(a, c)
+    absorbed = [p for p in c.step.parts if p.phase == "decode" or a.indexer is not None]
+    if absorbed:
+        together = replace(absorbed[0], beside=tuple(absorbed[1:]))
+        yield from _absorbed(a, replace(c, step=together))
+    for part in c.parts():
+        if part.step.phase == "prefill" and a.indexer is None:
+            yield from _expanded(a, weights, part)
     yield from c.linear(weights["o_proj"])

@@ -32,18 +32,19 @@ def _recurrence(
 ) -> Iterator[Operator]:
     channels = conv_channels(mixer)
     recurrent, conv = layer_state(mixer)
-    yield Recurrence(
-        name="recurrence",
-        count=c.count,
-        arithmetic=c.formats.base_arithmetic,
-        weight_bytes=weights,
-        sequences=c.step.sequences,
-        queries=c.step.new,
-        state_elements=recurrent + conv,
-        state_bytes=layer_state_bytes(mixer, STATE_BYTES[c.state_dtype]),
-        flops_per_token=flops * recurrent + 2 * mixer.conv_kernel * channels,
-        io_elements=io_elements + 2 * channels,
-    )
+    for part in c.step.parts:
+        yield Recurrence(
+            name="recurrence",
+            count=c.count,
+            arithmetic=c.formats.base_arithmetic,
+            weight_bytes=weights,
+            sequences=part.sequences,
+            queries=part.new,
+            state_elements=recurrent + conv,
+            state_bytes=layer_state_bytes(mixer, STATE_BYTES[c.state_dtype]),
+            flops_per_token=flops * recurrent + 2 * mixer.conv_kernel * channels,
+            io_elements=io_elements + 2 * channels,
+        )
 
 
 def delta_operators(d: GatedDeltaNet, c: Context) -> Iterator[Operator]:

@@ -120,7 +120,7 @@ def _head_operators(model: Model, c: Context) -> Iterator[Operator]:
         yield c.elementwise("final_norm", 2 * row, row, weight_bytes=norm)
     if not model.head:
         return
-    rows = c.step.sequences * c.step.logits
+    rows = c.step.logit_rows
     if model.embedding_width:
         yield from c.linear(named(embedding_weights(model))["embedding_out"], rows)
     tp = c.parallel.tp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from perfmodel.errors import UnknownNameError
@@ -12,6 +12,7 @@ from perfmodel.specs.base import Case, share, whole_number
 from perfmodel.specs.formats import FORMATS, number_format
 
 Ranks = Annotated[int, whole_number(1, 65_536)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 def _known_format(name: Any) -> Any:
@@ -68,6 +69,25 @@ class Deployment(Case):
     """Tokens in a block of the paged cache; the engine's default where None."""
     max_model_len: Annotated[int | None, whole_number(1, 2**31)] = None
     """Length reserved for each sequence by the contiguous layout; the model's where None."""
+    kv_manager: Literal["ideal", "hybrid", "uniform"] = "ideal"
+    """Who hands out the blocks of layers that keep different lengths: a pool for each layer;
+    vLLM's groups of equal pages; or one pool in which windows are stored like full attention."""
+    kv_sinks: Annotated[int | None, whole_number(0, 2**20)] = None
+    """StreamingLLM: first tokens that full attention keeps beside ``kv_window``; 4 where None."""
+    kv_window: Annotated[int | None, whole_number(1, 2**24)] = None
+    """StreamingLLM: last tokens that full attention keeps, the new one included."""
+    kv_budget: Annotated[int | None, whole_number(1, 2**24)] = None
+    """Eviction (H2O, SnapKV): tokens that full attention keeps once the prompt is read."""
+    kv_offload: Fraction = 0.0
+    """Share of the cached keys and values that lies outside the device and is read each step."""
+    kv_offload_to: Literal["host", "ssd"] = "host"
+    """Where it lies: in host memory, reached over PCIe, or on an SSD behind it."""
+    ssd_gb_s: Annotated[float | None, Field(gt=0, le=10_000)] = None
+    """What one device's share of the SSDs delivers, and takes, in GB/s. Never assumed."""
+    cpu_offload_gb: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    """GiB of each device's weights that lie in host memory and are read in each pass."""
+    offload_overlap: Fraction = 0.0
+    """Share of a step's transfers that runs beside its kernels: 0 adds them, 1 takes the longer."""
     gpu_memory_utilization: Annotated[float | None, share()] = None
     """Share of the device memory that the engine may use."""
     max_num_seqs: Annotated[int | None, whole_number(1, 2**20)] = None

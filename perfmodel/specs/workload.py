@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import ConfigDict, PlainSerializer, model_validator
+from pydantic import BeforeValidator, ConfigDict, PlainSerializer, model_validator
 from pydantic_core import PydanticCustomError
 
 from perfmodel.specs.base import Case, whole_number, whole_numbers
@@ -20,6 +20,22 @@ def _plain(value: Any) -> Any:
 
 Tokens = Annotated[Any, whole_numbers(1, LARGEST), PlainSerializer(_plain)]
 TokensOrZero = Annotated[Any, whole_numbers(0, LARGEST), PlainSerializer(_plain)]
+
+
+def _shares(value: Any) -> Any:
+    """A share or an array of them."""
+    if value is None:
+        return None
+    problem = PydanticCustomError("share", "a number from 0 to 1 is needed, or an array of them")
+    array = np.asarray(value) if not isinstance(value, str | bool) else np.asarray(None)
+    if array.dtype.kind not in "iuf" or array.size == 0:
+        raise problem
+    if not ((array >= 0) & (array <= 1)).all():  # NaN is no share either
+        raise problem
+    return array.astype(np.float64) if array.ndim else float(array.item())
+
+
+Shares = Annotated[Any, BeforeValidator(_shares), PlainSerializer(_plain)]
 
 
 class Workload(Case):
@@ -38,6 +54,9 @@ class Workload(Case):
     """Tokens that are generated; the first comes out of the prefill."""
     cached_prefix: TokensOrZero = 0
     """Tokens of the prompt whose keys and values are in the cache already."""
+    prefix_share: Shares = None
+    """Share of the prompts that find ``cached_prefix``, as one common prefix that is stored once;
+    None: each prompt finds its own, stored for each."""
     prefill_chunk: Annotated[int | None, whole_number(1, LARGEST, floats=True)] = None
     """Tokens of one sequence that a prefill step processes at most; None: all at once."""
 
@@ -45,8 +64,10 @@ class Workload(Case):
     def _check(self) -> Workload:
         try:
             np.broadcast_shapes(
-                *(np.shape(v) for v in (self.batch, self.prompt, self.output, self.cached_prefix))
-            )
+                *(np.shape(getattr(self, name)) for name in
+                  ("batch", "prompt", "output", "cached_prefix")),
+                np.shape(1.0 if self.prefix_share is None else self.prefix_share),
+            )  # fmt: skip
         except ValueError:
             raise PydanticCustomError(
                 "shape", "the arrays of batch, prompt, output and cached_prefix don't broadcast"
@@ -59,7 +80,23 @@ class Workload(Case):
                 {"field": "cached_prefix", "prefix": _few(self.cached_prefix),
                  "prompt": _few(self.prompt)},
             )  # fmt: skip
+        if self.prefix_share is not None and not np.any(np.asarray(self.cached_prefix) > 0):
+            raise PydanticCustomError(
+                "prefix",
+                "a share of the prompts finds a prefix: say with --cached-prefix how long it is",
+                {"field": "prefix_share"},
+            )
         return self
+
+    @property
+    def prefix_hits(self) -> Any:
+        """Share of the prompts that find ``cached_prefix``."""
+        return 1 if self.prefix_share is None else self.prefix_share
+
+    @property
+    def new_tokens(self) -> Any:
+        """Tokens of a prompt that prefill computes, in expectation where not all find the prefix."""
+        return self.prompt - self.prefix_hits * self.cached_prefix
 
     def __eq__(self, other: object) -> bool:
         """Whether every field is equal, arrays in all their elements."""
