@@ -41,9 +41,17 @@ class StepTimes(Protocol):
 class Observer(Protocol):
     """What an engine tells while it runs."""
 
-    def gap(self, seconds: float, tokens: float) -> None: ...
-    def step(self, instance: Instance, start: float, prefill_tokens: int) -> None: ...
-    def preempted(self, sequence: Sequence, now: float) -> None: ...
+    def gap(self, seconds: float, tokens: float) -> None:
+        """``tokens`` came ``seconds`` after the ones before them."""
+
+    def step(self, instance: Instance, start: float, prefill_tokens: int, decodes: int) -> None:
+        """Steps ran from ``start`` to the clock, ``decodes`` of them decoding.
+
+        Told before what they change: the engine shows what it held while they ran.
+        """
+
+    def preempted(self, sequence: Sequence, now: float) -> None:
+        """A sequence lost its cache."""
 
 
 class Instance:
@@ -101,6 +109,22 @@ class Instance:
     def load(self) -> int:
         """Sequences in the engine, waiting ones too."""
         return len(self.running) + len(self.waiting) + len(self.prefilling)
+
+    def cache_used(self, steps: int = 0) -> float:
+        """Blocks in use ``steps`` decode steps on."""
+        return self.blocks.used(self._tokens(steps))
+
+    def earliest_end(self) -> float:
+        """A time before which no sequence ends or is preempted, if no prompt is admitted.
+
+        It holds for step times that don't fall with the context. Needs a decoding sequence.
+        """
+        steps = self._due[0] - self.steps
+        if self.blocks.growing:
+            if not self.blocks.fits_after(self._tokens(1)):
+                return self.clock
+            steps = self._steps_that_fit(steps)
+        return self.clock + steps * self.times.decode(self.slots, self.context)
 
     def submit(self, sequence: Sequence, now: float) -> None:
         """Queue a sequence at ``now``, which isn't before what it has run to."""
@@ -160,7 +184,7 @@ class Instance:
                 chunks.append((sequence, size))
                 budget -= size
             else:  # its cache was computed elsewhere
-                self._begin_decode(sequence)
+                self._begin_decode(sequence, sequence.first_s)
         return chunks
 
     def _take(self, sequence: Sequence) -> bool:
@@ -190,15 +214,14 @@ class Instance:
         slots, context = (self.slots, self.context) if mixed else (0, 0.0)
         seconds = self.times.mixed(slots, context, sizes, ended)
         self.clock = start + seconds
+        tokens = sum(size for size, _ in sizes)
+        self.observer.step(self, start, tokens, 1 if mixed else 0)
         done = self._decoded(1, seconds, start) if mixed else []
-        tokens = 0
         for sequence, size in chunks:
             sequence.to_prefill -= size
-            tokens += size
             if not sequence.to_prefill:
                 self.prefilling.remove(sequence)
                 self._first_token(sequence, done)
-        self.observer.step(self, start, tokens)
         return done
 
     def _first_token(self, sequence: Sequence, done: list[Sequence]) -> None:
@@ -206,13 +229,14 @@ class Instance:
         if sequence.first_s < 0:
             sequence.first_s = self.clock
         if sequence.remaining:
-            self._begin_decode(sequence)
+            self._begin_decode(sequence, self.clock)
         else:
             self._release(sequence)
             sequence.finish_s = self.clock
             done.append(sequence)
 
-    def _begin_decode(self, sequence: Sequence) -> None:
+    def _begin_decode(self, sequence: Sequence, last: float) -> None:
+        """A sequence decodes from the next step on; it had its ``last`` token then."""
         self.running[sequence.number] = sequence
         self.slots += 1
         self.context += sequence.context
@@ -229,11 +253,11 @@ class Instance:
             self.blocks.held -= own
             sequence.held = self.blocks.fixed
             self.blocks.grow(sequence, self._tokens())
-        if self._last_token and self._last_token[-1][1] == self.clock:
+        if self._last_token and self._last_token[-1][1] == last:
             count, _ = self._last_token[-1]
-            self._last_token[-1] = (count + 1, self.clock)
+            self._last_token[-1] = (count + 1, last)
         else:
-            self._last_token.append((1, self.clock))
+            self._last_token.append((1, last))
 
     def _decode(self, limit: float) -> list[Sequence]:
         times, slots, context = self.times, self.slots, self.context
@@ -255,9 +279,8 @@ class Instance:
         else:
             seconds = first
         self.clock = start + seconds
-        done = self._decoded(steps, seconds, start)
-        self.observer.step(self, start, 0)
-        return done
+        self.observer.step(self, start, 0, steps)
+        return self._decoded(steps, seconds, start)
 
     def _steps_that_fit(self, most: int) -> int:
         per_step = self.times.tokens_per_step

@@ -69,7 +69,8 @@ class Histogram:
     def distribution(self) -> Distribution:
         """Mean and percentiles."""
         mean = self.total / self.count if self.count else float("nan")
-        return Distribution(mean, *(self.quantile(p) for p in (0.5, 0.9, 0.99)), self.count)
+        middle, high, highest = (self.quantile(share) for share in (0.5, 0.9, 0.99))
+        return Distribution(mean, middle, high, highest, self.count)
 
 
 class Collector:
