@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
@@ -84,7 +84,7 @@ class Simulation:
     pools: tuple[Pool, ...]
     simulated_s: float
     wall_s: float
-    timeline: Timeline
+    timeline: Timeline = field(repr=False, compare=False)
 
     @property
     def output_tokens_per_s_per_gpu(self) -> float:
