@@ -1,0 +1,43 @@
+"""What an engine asks of its step times, and what it tells while it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from perfmodel.serving.instance import Instance
+    from perfmodel.serving.sequence import Sequence
+
+Chunk = tuple[int, int]
+"""Tokens of one prompt that a step computes, and those before them in the cache."""
+
+
+class StepTimes(Protocol):
+    """Seconds of an engine's steps."""
+
+    tokens_per_step: float
+    """Tokens that a decoding sequence gains in a step, at least one: more with speculation."""
+    width: int
+    """Tokens that a decoding sequence puts into a step: one, and its drafts."""
+
+    def decode(self, sequences: int, context: float) -> float:
+        """A step of ``sequences`` decoding sequences with ``context`` cached tokens in all."""
+
+    def mixed(self, sequences: int, context: float, chunks: list[Chunk], ended: int) -> float:
+        """The same beside ``chunks`` of prompts, of which ``ended`` end in this step."""
+
+    def linear_up_to(self, sequences: int, context: float) -> float:
+        """The context in all up to which the decode step's time is linear in it."""
+
+
+class Observer(Protocol):
+    """Is told what happens in an engine."""
+
+    def gap(self, seconds: float, tokens: float) -> None:
+        """``tokens`` came ``seconds`` after the ones before them."""
+
+    def step(self, instance: Instance, start: float, prefill_tokens: int) -> None:
+        """Steps ran from ``start`` to the instance's clock."""
+
+    def preempted(self, sequence: Sequence, now: float) -> None:
+        """A sequence lost its place, and waits again."""
