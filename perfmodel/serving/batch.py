@@ -135,27 +135,25 @@ class Batch:
                 del self.running[sequence.number]
                 sequence.generated = sequence.output
                 sequence.finish_s = start + seconds
-        beyond = self._beyond(done)
+        beyond = 0 if self.per_step == 1 else self._beyond(done)
+        self._tell_first(start + first, each, beyond if steps == 1 else 0)
         if steps > 1:
-            self._tell_first(start + first, each, 0)
             late = (gained - each) * running - beyond
             self._tell_stretch(steps - 1, first, seconds - first, late)
-        else:
-            self._tell_first(start + first, each, beyond)
-        self._last = [(len(self.running), start + seconds)] if self.running else []
+        self._last = [(running - len(done), start + seconds)] if running > len(done) else []
         return done
 
     def _beyond(self, done: list[Sequence]) -> int:
         """Tokens of the last step that are more than the sequences asked for."""
-        if self.per_step == 1:
-            return 0
         return sum(s.born + self.tokens - (s.prompt + s.output - 1) for s in done)
 
     def _tell_first(self, end: float, each: int, beyond: int) -> None:
         """The gaps that a step closes; the tokens of one sequence share its gap evenly."""
         for count, last in self._last:
-            tokens = max(0, count * each - beyond)
-            beyond -= count * each - tokens
+            tokens = count * each
+            if beyond:
+                tokens = max(0, tokens - beyond)
+                beyond -= count * each - tokens
             if tokens:
                 self._gap((end - last) / self.per_step, tokens)
 
@@ -188,10 +186,12 @@ class Batch:
 
     def _leave(self, sequences: list[Sequence]) -> None:
         self.slots -= len(sequences)
-        tokens = self.tokens
+        context = ahead = 0
         for sequence in sequences:
-            self.context -= sequence.born + tokens
-            self.ahead -= sequence.prompt + sequence.output - 1
+            context += sequence.born
+            ahead += sequence.prompt + sequence.output - 1
+        self.context -= context + self.tokens * len(sequences)
+        self.ahead -= ahead
         if self.grows:
             self.blocks.stop(sequences)
 

@@ -8,7 +8,6 @@ for any later step without touching one sequence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import inf
 
 from perfmodel.serving.sequence import Sequence
@@ -92,26 +91,31 @@ class Blocks:
         most = self.held + self._whole + self.growing * (tokens // self.block + 2)
         return most <= self.capacity or self.used(tokens) <= self.capacity
 
-    def grow(self, sequences: Iterable[Sequence]) -> None:
+    def grow(self, sequences: list[Sequence]) -> None:
         """Let sequences grow from now on; what was held for their context is given back."""
         block, phase = self.block, self._phase
+        whole = held = 0
         for sequence in sequences:
-            whole, rest = divmod(sequence.born, block)
-            self._whole += whole
-            phase[rest] += 1
-            self.growing += 1
+            born = sequence.born
+            whole += born // block
+            phase[born % block] += 1
             own = -(-(sequence.prompt + sequence.generated - 1) // block)
             sequence.held -= own
-            self.held -= own
+            held += own
+        self._whole += whole
+        self.growing += len(sequences)
+        self.held -= held
 
-    def stop(self, sequences: Iterable[Sequence]) -> None:
+    def stop(self, sequences: list[Sequence]) -> None:
         """Sequences no longer grow: they ended, or lost their blocks."""
         block, phase = self.block, self._phase
+        whole = 0
         for sequence in sequences:
-            whole, rest = divmod(sequence.born, block)
-            self._whole -= whole
-            phase[rest] -= 1
-            self.growing -= 1
+            born = sequence.born
+            whole += born // block
+            phase[born % block] -= 1
+        self._whole -= whole
+        self.growing -= len(sequences)
 
     def tokens_that_fit(self, tokens: int, most: int) -> int:
         """How many further tokens of each fit after ``tokens``, up to ``most``."""

@@ -8,19 +8,16 @@ time over the context.
 from __future__ import annotations
 
 from collections import deque
-from math import ceil, inf, sqrt
+from math import ceil, inf
 
 from perfmodel.serving.batch import Batch
 from perfmodel.serving.blocks import Blocks
 from perfmodel.serving.kv_cache import KvCache
 from perfmodel.serving.policy import Policy
 from perfmodel.serving.prefix_cache import PrefixCache
-from perfmodel.serving.sequence import Sequence
-from perfmodel.serving.step_times import Chunk, Observer, StepTimes
+from perfmodel.serving.sequence import Sequence, Work
+from perfmodel.serving.step_times import Chunk, Observer, StepTimes, steps_until
 from perfmodel.serving.tier import Tier
-
-Work = list[tuple[Sequence, int]]
-"""Sequences, and the tokens of each prompt that a step computes."""
 
 
 class Instance:
@@ -143,7 +140,7 @@ class Instance:
     def _admit(self, work: Work, budget: int, places: int) -> None:
         """Add waiting prompts to a step, in order, while tokens, places and blocks last."""
         cache, waiting = self.cache, self.waiting
-        free = cache.free(self.batch, sum(s.remaining for s, _ in work))
+        free = cache.free(self.batch, work)
         while waiting and budget > 0 and places > 0:
             sequence = waiting[0]
             size = sequence.to_prefill
@@ -225,7 +222,7 @@ class Instance:
                 begun.append(sequence)
             else:
                 sequence.finish_s = clock
-                self.cache.release(sequence)
+                self.cache.release([sequence])
                 done.append(sequence)
         if begun:
             self.batch.begin(begun, clock)
@@ -250,7 +247,7 @@ class Instance:
             seconds = steps * (first + last) / 2
             if start + seconds > limit:
                 slope = (last - first) / (steps - 1)
-                steps, seconds = _until(limit - start, first, slope, steps)
+                steps, seconds = steps_until(limit - start, first, slope, steps)
         self.clock = start + seconds
         done = self._leave(batch.advance(steps, start, first, seconds))
         if self.prefixes is not None:
@@ -278,8 +275,7 @@ class Instance:
     def _leave(self, done: list[Sequence]) -> list[Sequence]:
         """Give back what the ended ones held, once their slots are free."""
         if done:
-            for sequence in self.batch.leavers(done):
-                self.cache.release(sequence)
+            self.cache.release(self.batch.leavers(done))
             if not self.running:
                 self._filling = True
         return done
@@ -290,7 +286,7 @@ class Instance:
         while not self.blocks.fits_after(batch.tokens_after(1)):
             if self.prefilling:
                 sequence = self.prefilling.pop()
-                self.cache.release(sequence)
+                self.cache.release([sequence])
                 sequence.to_prefill = sequence.prompt + sequence.generated
             elif len(self.running) > 1:
                 sequence = batch.take_last()
@@ -300,17 +296,3 @@ class Instance:
             sequence.preemptions += 1
             self.waiting.appendleft(sequence)
             self.observer.preempted(sequence, self.clock)
-
-
-def _until(span: float, first: float, slope: float, steps: int) -> tuple[int, float]:
-    """Steps of first, first + slope, … seconds until ``span`` is over, and their time.
-
-    k steps take k·first + slope·k(k − 1)/2; the smallest k that reaches ``span`` is taken.
-    """
-    if slope > 0:
-        half = first - slope / 2
-        taken = (sqrt(half * half + 2 * slope * max(span, 0.0)) - half) / slope
-    else:
-        taken = span / first
-    count = min(steps, max(1, ceil(taken - 1e-9)))
-    return count, count * first + slope * count * (count - 1) / 2

@@ -14,7 +14,7 @@ from perfmodel.serving.blocks import Blocks
 from perfmodel.serving.policy import Policy
 from perfmodel.serving.prefix_cache import PrefixCache
 from perfmodel.serving.radix import Match
-from perfmodel.serving.sequence import Sequence
+from perfmodel.serving.sequence import Sequence, Work
 from perfmodel.serving.tier import Tier
 
 
@@ -45,6 +45,8 @@ class KvCache:
         """The batch, where all its slots grow up to the longest output."""
         self._longest_output = 0
         self._padding_held = 0.0
+        self._plain = not (blocks.fixed or policy.padded or prefixes or swap)
+        self._reserve = policy.reserve
 
     def refuse(self, sequence: Sequence, spare: int) -> NoReturn:
         """Say that a sequence can never fit, with ``spare`` tokens beyond its last.
@@ -58,16 +60,17 @@ class KvCache:
             f"tokens{drafts} never fit: the cache holds {self.longest} of one sequence at most"
         )
 
-    def free(self, batch: Batch, admitted: int) -> float:
+    def free(self, batch: Batch, admitted: Work) -> float:
         """Blocks that new sequences may ask for, beside the next step of all that decode.
 
         Where a share of outputs must be free, so must it be for those in the engine (as SGLang
-        counts); ``admitted`` are the tokens to come of those that don't decode yet.
+        counts), the ``admitted`` ones that don't decode yet among them.
         """
         blocks, reserve = self.blocks, self.policy.reserve
         free = blocks.capacity - blocks.used(batch.tokens_after(1))
         if 0 < reserve < 1 and blocks.grows:
-            free -= reserve * (batch.to_come + admitted) / blocks.block
+            to_come = batch.to_come + sum(sequence.remaining for sequence, _ in admitted)
+            free -= reserve * to_come / blocks.block
         return free
 
     def take(self, sequence: Sequence, free: float, match: Match | None = None) -> float:
@@ -81,69 +84,84 @@ class KvCache:
         Returns:
             The blocks that are no longer free; -1 where it doesn't fit.
         """
-        blocks, reserve = self.blocks, self.policy.reserve
-        tokens = sequence.prompt + sequence.generated
-        if reserve == 1:
-            held: float = blocks.of(tokens + sequence.remaining)
-            asked = held
-        else:
-            # A cache that was computed before decodes at once: its next token needs room too.
-            held = blocks.of(tokens if sequence.to_prefill else tokens - 1)
-            asked = blocks.of(tokens + ceil(reserve * sequence.remaining))
-        if blocks.fixed:
-            fixed = blocks.fixed_of(sequence.prompt + sequence.output)
-            held += fixed
-            asked += fixed
-        longest, padding = self._padding(sequence) if self.policy.padded else (0, 0)
-        asked += padding
+        held, asked = self._needs(sequence)
         if match is not None:
             asked += match.unheld - match.blocks
         if asked > free:
             return -1.0
-        if self.policy.padded:
-            self._padded[sequence.number] = sequence
-            self._longest_output = longest
-            self._padding_held += padding
-            blocks.held += padding
-        if match is not None and self.prefixes is not None:
-            self.moving_s += self.prefixes.loading_s(match)
-            self.prefixes.take(sequence, match)
-            held -= match.blocks
-        if sequence.in_host:
-            self._swap_in(sequence)
+        if not self._plain:
+            held += self._settle(sequence, match)
         sequence.held = held
-        blocks.held += held
+        self.blocks.held += held
         return asked
 
-    def release(self, sequence: Sequence) -> None:
-        """Give back what a sequence holds."""
-        self.blocks.held -= sequence.held
-        sequence.held = 0.0
-        if self.prefixes is not None:
-            self.prefixes.release(sequence)
+    def _needs(self, sequence: Sequence) -> tuple[float, float]:
+        """Blocks that are held for a sequence alone, and that must be free for it."""
+        blocks, reserve = self.blocks, self._reserve
+        tokens = sequence.prompt + sequence.generated
+        if reserve == 1:
+            held: float = blocks.of(sequence.prompt + sequence.output)
+            asked = held
+        elif sequence.to_prefill:
+            held = asked = blocks.of(tokens)
+        else:  # its cache was computed before: it decodes at once, and needs room for a token
+            held, asked = blocks.of(tokens - 1), blocks.of(tokens)
+        if self._plain and reserve in (0, 1):
+            return held, asked
+        if reserve < 1:
+            asked = blocks.of(tokens + ceil(reserve * sequence.remaining))
+        fixed = blocks.fixed_of(sequence.prompt + sequence.output)
+        padding = self._padding(sequence)[1] if self.policy.padded else 0
+        return held + fixed, asked + fixed + padding
+
+    def _settle(self, sequence: Sequence, match: Match | None) -> float:
+        """Let an admitted sequence in where batch, prefixes or host know of it.
+
+        Returns the blocks by which what it holds alone is more.
+        """
         if self.policy.padded:
+            self._longest_output, padding = self._padding(sequence)
+            self._padded[sequence.number] = sequence
+            self._padding_held += padding
+            self.blocks.held += padding
+        if self.swap is not None and sequence.in_host:
+            self.moving_s += self.swap.seconds(sequence.in_host * self.blocks.block_bytes)
+            self.in_host -= sequence.in_host
+            sequence.in_host = 0.0
+        if self.prefixes is None or match is None:
+            return 0
+        self.moving_s += self.prefixes.loading_s(match)
+        self.prefixes.take(sequence, match)
+        return -match.blocks
+
+    def release(self, sequences: list[Sequence]) -> None:
+        """Give back what sequences hold."""
+        for sequence in sequences:
+            self.blocks.held -= sequence.held
+            sequence.held = 0.0
+        if self.prefixes is not None:
+            self.prefixes.release(sequences)
+        if self.policy.padded:
+            self._unpad(sequences)
+
+    def _unpad(self, sequences: list[Sequence]) -> None:
+        for sequence in sequences:
             del self._padded[sequence.number]
-            if not self._padded:
-                self.blocks.held -= self._padding_held
-                self._padding_held, self._longest_output = 0.0, 0
+        if not self._padded:
+            self.blocks.held -= self._padding_held
+            self._padding_held, self._longest_output = 0.0, 0
 
     def give_way(self, sequence: Sequence) -> None:
         """Release a sequence that decoded: it keeps its cache in the host, or loses it."""
         moved: float = self.blocks.of(sequence.context)
         moved += self.blocks.fixed_of(sequence.prompt + sequence.output)
-        self.release(sequence)
+        self.release([sequence])
         if self.swap is None or self.in_host + moved > self.swap.capacity_blocks:
             sequence.to_prefill = sequence.prompt + sequence.generated
             return
         sequence.in_host = moved
         self.in_host += moved
         self.moving_s += self.swap.seconds(moved * self.blocks.block_bytes)
-
-    def _swap_in(self, sequence: Sequence) -> None:
-        if self.swap is not None:
-            self.moving_s += self.swap.seconds(sequence.in_host * self.blocks.block_bytes)
-        self.in_host -= sequence.in_host
-        sequence.in_host = 0.0
 
     def _padding(self, sequence: Sequence) -> tuple[int, int]:
         """The longest output of a padded batch with a sequence, and the blocks this adds."""

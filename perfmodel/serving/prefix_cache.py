@@ -69,13 +69,14 @@ class PrefixCache:
         self.blocks.held -= own
         self._count()
 
-    def release(self, sequence: Sequence) -> None:
-        """A sequence needs its prompt no longer; it stays cached."""
-        if sequence.node is not None:
-            self.tree.give_back(sequence.node)
-            sequence.node = None
-            sequence.shared = 0
-            self._count()
+    def release(self, sequences: list[Sequence]) -> None:
+        """Sequences need their prompts no longer; those stay cached."""
+        for sequence in sequences:
+            if sequence.node is not None:
+                self.tree.give_back(sequence.node)
+                sequence.node = None
+                sequence.shared = 0
+        self._count()
 
     def make_room(self, tokens: int) -> None:
         """Evict what doesn't fit beside the blocks in use after ``tokens`` of each sequence."""

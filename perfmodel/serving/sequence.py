@@ -70,3 +70,7 @@ class Sequence:
     def remaining(self) -> int:
         """Output tokens still to come."""
         return self.output - self.generated
+
+
+Work = list[tuple[Sequence, int]]
+"""Sequences, and the tokens of each prompt that a step computes."""

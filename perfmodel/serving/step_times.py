@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil, sqrt
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -41,3 +42,17 @@ class Observer(Protocol):
 
     def preempted(self, sequence: Sequence, now: float) -> None:
         """A sequence lost its place, and waits again."""
+
+
+def steps_until(span: float, first: float, slope: float, steps: int) -> tuple[int, float]:
+    """Steps of first, first + slope, … seconds until ``span`` is over, and their time.
+
+    k steps take k·first + slope·k(k − 1)/2; the smallest k that reaches ``span`` is taken.
+    """
+    if slope > 0:
+        half = first - slope / 2
+        taken = (sqrt(half * half + 2 * slope * max(span, 0.0)) - half) / slope
+    else:
+        taken = span / first
+    count = min(steps, max(1, ceil(taken - 1e-9)))
+    return count, count * first + slope * count * (count - 1) / 2
