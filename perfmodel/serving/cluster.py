@@ -17,12 +17,16 @@ from typing import Any
 from perfmodel.errors import InputError
 from perfmodel.serving.arrivals import Source
 from perfmodel.serving.blocks import Blocks
-from perfmodel.serving.instance import Instance, StepTimes
+from perfmodel.serving.instance import Instance
 from perfmodel.serving.occupancy import Occupancy
 from perfmodel.serving.policy import Policy
+from perfmodel.serving.prefix_cache import PrefixCache
 from perfmodel.serving.recorder import Recorder, Watch
 from perfmodel.serving.router import Router
 from perfmodel.serving.sequence import Sequence
+from perfmodel.serving.step_times import Observer, StepTimes
+from perfmodel.serving.tier import Tier
+from perfmodel.serving.trace import Misfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,10 @@ class Engine:
     max_num_batched_tokens: int
     gpus: int = 1
     """GPUs of one instance."""
+    prefixes: tuple[Tier, ...] | None = None
+    """Prompts stay cached, evicted ones in these tiers; None: each is computed."""
+    swap: Tier | None = None
+    """Host memory for sequences that are preempted; None: they are computed again."""
 
     def __post_init__(self) -> None:
         for flag, value in (
@@ -46,17 +54,28 @@ class Engine:
             if value < 1:
                 raise InputError(f"{flag}: at least 1 is needed (got {value})")
 
-    def misfit(self, prompt: int, output: int) -> str | None:
-        """Why a request can never be served, or None."""
+    def instance(self, observer: Observer) -> Instance:
+        """A new one, with nothing to do."""
         blocks = self.blocks()
-        needed = blocks.of(prompt + output) + blocks.fixed
-        if needed <= blocks.capacity:
-            return None
-        room = max(0, int((blocks.capacity - blocks.fixed) // 1)) * blocks.block
-        return (
-            f"prompt and output are {prompt + output:,} tokens, the cache holds {room:,}: shorten "
-            "them, or give the engine more memory"
-        )
+        return Instance(
+            self.times, blocks, self.policy, self.max_num_seqs, self.max_num_batched_tokens,
+            observer, swap=self.swap,
+            prefixes=None if self.prefixes is None else PrefixCache(blocks, self.prefixes),
+        )  # fmt: skip
+
+    def misfit(self) -> Misfit:
+        """Tells why a request can never be served, or None."""
+        longest = self.instance(Watch(Recorder(), Occupancy(1.0, 1))).longest
+
+        def told(prompt: int, output: int) -> str | None:
+            if prompt + output <= longest:
+                return None
+            return (
+                f"prompt and output are {prompt + output:,} tokens, one sequence has room for "
+                f"{longest:,}: shorten them, or give the engine more memory"
+            )
+
+        return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +106,7 @@ class Replica:
     """One instance of a cluster, run no further than others' events allow."""
 
     def __init__(self, engine: Engine, watch: Watch, *, prefills_only: bool = False) -> None:
-        self.instance = Instance(
-            engine.times, engine.blocks(), engine.policy, engine.max_num_seqs,
-            engine.max_num_batched_tokens, watch,
-        )  # fmt: skip
+        self.instance = engine.instance(watch)
         self.watch = watch
         self.prefills_only = prefills_only
         self.load = 0
@@ -120,12 +136,16 @@ class Replica:
     def advance(self, limit: float) -> list[Sequence]:
         """Run to the next event, or until the step that is running at ``limit`` ends."""
         engine = self.instance
-        waiting = len(engine.waiting)
+        before = self._admissions()
         done = engine.advance(limit)
-        nothing_new = not done and not engine.prefilling and len(engine.waiting) == waiting > 0
+        nothing_new = not done and bool(engine.waiting) and self._admissions() == before
         self._stuck = nothing_new and bool(engine.running)
         self._blocked = nothing_new and not engine.running
         return done
+
+    def _admissions(self) -> tuple[int, int, int]:
+        """What differs after an advance in which a sequence came in, went on, or was sent back."""
+        return len(self.instance.waiting), self.watch.prefill_tokens, self.watch.preemptions
 
     def rest_until(self, now: float) -> None:
         """Bring an engine that runs nothing to ``now``."""
@@ -143,15 +163,22 @@ class Replica:
 
     def hold(self, sequence: Sequence) -> float:
         """Keep the cache of a prompt that has just ended; the blocks to give to `release`."""
-        blocks = self.instance.blocks
-        held = blocks.of(sequence.prompt) + blocks.fixed
+        blocks, prefixes = self.instance.blocks, self.instance.prefixes
+        held = blocks.of(sequence.prompt) + blocks.fixed_of(sequence.prompt + 1)
+        if prefixes is not None:
+            match = prefixes.match(sequence)
+            prefixes.take(sequence, match)
+            held -= match.blocks
+            sequence.to_prefill = 0
         blocks.held += held
         return held
 
-    def release(self, held: float, now: float) -> None:
+    def release(self, sequence: Sequence, held: float, now: float) -> None:
         """Free what was held, in an engine that has run to ``now``."""
         self.rest_until(now)
         self.instance.blocks.held -= held
+        if self.instance.prefixes is not None:
+            self.instance.prefixes.release([sequence])
         self._stuck = self._blocked = False
 
 
@@ -291,7 +318,7 @@ class Cluster:
 
     def _delivered(self, now: float, sender: Replica, sequence: Sequence, held: float) -> None:
         self._catch_up(sender, now)
-        sender.release(held, now)
+        sender.release(sequence, held, now)
         self._bound_anew(sender)
         chosen = self._decode_router.choose(self._decoding, sequence.prefix)
         self._submit(now, self._decoding[chosen], sequence)

@@ -99,14 +99,17 @@ class Watch:
         """``tokens`` came ``seconds`` after the ones before them."""
         self.recorder.gap(seconds, tokens)
 
-    def step(self, instance: Instance, start: float, prefill_tokens: int, decodes: int) -> None:
+    def step(self, instance: Instance, start: float, prefill_tokens: int) -> None:
         """Steps ran from ``start`` to the engine's clock."""
+        self.prefill_tokens += prefill_tokens
+
+    def runs(self, instance: Instance, start: float, ended: int, decodes: int) -> None:
+        """Steps run, and have changed nothing yet."""
         first = last = instance.cache_used()
         if decodes > 1:
             last = instance.cache_used(decodes - 1)
-        self.prefill_tokens += prefill_tokens
         gathered = self._add((
-            start, instance.clock, len(instance.running) + len(instance.prefilling),
+            start, instance.clock, len(instance.running) + len(instance.prefilling) + ended,
             len(instance.waiting), (first + last) / 2, last,
         ))  # fmt: skip
         if gathered >= BUFFER:

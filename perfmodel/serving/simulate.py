@@ -101,13 +101,9 @@ def _misfit(
     engine: Engine, disaggregation: Disaggregation | None
 ) -> Callable[[int, int], str | None]:
     if disaggregation is None:
-        return engine.misfit
-    decode = disaggregation.decode_engine or engine
-
-    def misfit(prompt: int, output: int) -> str | None:
-        return engine.misfit(prompt, 1) or decode.misfit(prompt, output)
-
-    return misfit
+        return engine.misfit()
+    entrance, decode = engine.misfit(), (disaggregation.decode_engine or engine).misfit()
+    return lambda prompt, output: entrance(prompt, 1) or decode(prompt, output)
 
 
 def _pool(name: str, gpus: int, watch: Watch, seconds: float) -> Pool:

@@ -15,6 +15,7 @@ from perfmodel.serving.recorder import Recorder
 from perfmodel.serving.results import simulation_record
 from perfmodel.serving.router import ROUTERS, PrefixAware, router_named
 from perfmodel.serving.simulate import Disaggregation, simulate_engines
+from perfmodel.serving.tier import Tier
 from tests.serving.toy import REAL, ToyTimes, engine, lengths
 
 NVLINK = Transfer(131072, 50e9, 1e-3)
@@ -64,7 +65,7 @@ def test_a_cluster_of_one_is_the_engine_alone(policy, arrivals):
     setup, demand = engine(REAL, policy, capacity=800), Demand(arrivals, **MIXED, requests=500)
     ends = {}
     recorder = Recorder(ended=lambda done: ends.update((s.number, s.finish_s) for s in done))
-    Cluster(recorder, router_named("round_robin"), setup, 1).run(demand.source(setup.misfit))
+    Cluster(recorder, router_named("round_robin"), setup, 1).run(demand.source(setup.misfit()))
     alone, _ = served(demand, setup)
     assert [ends[number] for number in range(500)] == pytest.approx(alone[:, 1], rel=1e-9)
 
@@ -93,7 +94,7 @@ def test_joining_the_shortest_queue():
     rows, _ = served(demand, setup, replicas=3, router="least_loaded")
     ends: list[list[float]] = [[], [], []]
     turn = -1
-    for sequence, (_, end, _, _) in zip(demand.source(setup.misfit).arrivals, rows, strict=True):
+    for sequence, (_, end, _, _) in zip(demand.source(setup.misfit()).arrivals, rows, strict=True):
         now = sequence.arrival_s
         loads = [sum(end > now for end in queue[-50:]) for queue in ends]
         turn = min(range(turn + 1, turn + 4), key=lambda index: loads[index % 3]) % 3
@@ -133,7 +134,7 @@ def test_a_prefix_goes_home_unless_home_is_overloaded():
     assert router.choose(engines, ()) in {0, 1}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     policy=st.sampled_from(list(POLICIES)),
     router=st.sampled_from(list(ROUTERS)),
@@ -144,26 +145,37 @@ def test_a_prefix_goes_home_unless_home_is_overloaded():
     ),
     requests=st.integers(1, 60),
     seed=st.integers(0, 99),
-    seqs=st.integers(1, 20),
-    room=st.tuples(st.integers(20, 4000), st.sampled_from([110, 5000])),
+    room=st.tuples(st.integers(1, 20), st.integers(20, 4000), st.sampled_from([110, 5000])),
+    levers=st.fixed_dictionaries(
+        {},
+        optional={
+            "prefixes": st.sampled_from([(), (Tier(200, 1e9),)]),
+            "swap": st.just(Tier(300, 1e9)),
+            "tokens_per_step": st.sampled_from([1.7, 3]),
+        },
+    ),
 )
 def test_every_request_ends_once_and_nothing_leaks(
-    policy, router, pools, arrivals, requests, seed, seqs, room
+    policy, router, pools, arrivals, requests, seed, room, levers
 ):
-    setup = engine(REAL, policy, seqs, *room)
-    demand = Demand(arrivals, **MIXED, requests=requests, seed=seed)
+    levers = dict(levers)
+    speculation = levers.pop("tokens_per_step", 1)
+    setup = engine(replace(REAL, tokens_per_step=speculation), policy, *room, **levers)
+    shared = SharedPrefix(100, 5)
+    demand = Demand(arrivals, **MIXED, requests=requests, seed=seed, prefix=shared)
     ended = []
     recorder = Recorder(ended=ended.extend)
     decode = (setup, pools[1], router_named(router)) if pools[1] else None
     slow = Transfer(131072, 1e9, 1e-3)
     cluster = Cluster(recorder, router_named(router), setup, pools[0], decode, slow)
-    cluster.run(demand.source(setup.misfit))
+    cluster.run(demand.source(setup.misfit()))
     recorder.flush()
     assert sorted(s.number for s in ended) == list(range(requests))
     assert recorder.output_tokens == sum(s.output for s in ended)
+    assert recorder.itl.count == pytest.approx(sum(s.output - 1 for s in ended))
+    computed = sum(watch.prefill_tokens for watch in recorder.pools)
     if not sum(s.preemptions for s in ended):
-        assert recorder.itl.count == sum(s.output - 1 for s in ended)
-        assert sum(watch.prefill_tokens for watch in recorder.pools) == recorder.prompt_tokens
+        assert computed + sum(s.hit_tokens for s in ended) == recorder.prompt_tokens
     for s in ended:
         assert s.arrival_s <= s.admitted_s <= s.first_s <= s.finish_s
     assert [s.finish_s for s in ended] == sorted(s.finish_s for s in ended)

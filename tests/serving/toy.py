@@ -1,15 +1,16 @@
 """Engines with made-up step times, whose results can be worked out by hand."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from perfmodel.serving.blocks import Blocks
 from perfmodel.serving.cluster import Engine
-from perfmodel.serving.instance import Chunk
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.policy import POLICIES
+from perfmodel.serving.step_times import Chunk
 
 
-@dataclass(frozen=True)
+@dataclass
 class ToyTimes:
     """A decode step of base + a share for each sequence and cached token; prompts by token."""
 
@@ -38,15 +39,18 @@ REAL = ToyTimes(5e-3, 1e-5, 4e-8, 25e-6)
 
 
 def engine(
-    times: ToyTimes = ToyTimes(),
+    times: ToyTimes | None = None,
     policy: str = "prefill_first",
     seqs: int = 256,
     budget: int = 8192,
     capacity: float = 1e6,
     block: int = 16,
-    gpus: int = 1,
+    **more: Any,
 ) -> Engine:
-    return Engine(times, lambda: Blocks(capacity, block), POLICIES[policy], seqs, budget, gpus)
+    def blocks() -> Blocks:
+        return Blocks(capacity, block, block_bytes=block * 131072)
+
+    return Engine(times or ToyTimes(), blocks, POLICIES[policy], seqs, budget, **more)
 
 
 def lengths(text: str | int) -> Lengths:
