@@ -24,7 +24,7 @@ DEFINITIONS: dict[str, str] = {
     "output_tokens_per_s": "output tokens of those requests over the same time",
     "total_tokens_per_s": "their prompt and output tokens over the same time, cached prefixes too",
     "preemptions": "times that a sequence lost its cache because others grew",
-    "kv_utilisation": "share of the KV cache in use, averaged over time and instances",
+    "kv_utilisation": "share of all instances' KV cache in use, averaged over time",
     "kv_utilisation_peak": "the largest share of one instance's KV cache in use at any time",
     "utilisation": "share of the time in which an instance runs a step, averaged over instances",
     "mean_running": "sequences in prefill or decode over all instances, averaged over time",
