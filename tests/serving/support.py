@@ -54,6 +54,11 @@ class Recorder:
         assert tokens >= 0
         self.gaps.append((seconds, tokens))
 
+    def runs(self, instance: Instance, start: float, ended: int, decodes: int) -> None:
+        assert start < instance.clock
+        assert 0 <= ended + len(instance.running) <= instance.max_num_seqs
+        assert instance.cache_used(max(0, decodes - 1)) <= instance.blocks.capacity + 1e-9
+
     def step(self, instance: Instance, start: float, prefill_tokens: int) -> None:
         assert start >= self.clock
         assert instance.clock > start
