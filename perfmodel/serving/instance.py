@@ -1,49 +1,23 @@
 """One engine: it admits sequences, runs steps, and jumps over stretches in which nothing changes.
 
 Between two events (an arrival, a sequence's end, a full cache) every decode step has the same
-sequences, each one token longer: the stretch is one jump, whose time is the integral of the step
+sequences, each some tokens longer: the stretch is one jump, whose time is the integral of the step
 time over the context.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from heapq import heapify, heappop, heappush
-from math import ceil, inf, sqrt
-from typing import Protocol
+from math import ceil, inf
 
+from perfmodel.serving.batch import Batch
 from perfmodel.serving.blocks import Blocks
+from perfmodel.serving.kv_cache import KvCache
 from perfmodel.serving.policy import Policy
-from perfmodel.serving.sequence import Sequence
-
-Chunk = tuple[int, int]
-"""Tokens of one prompt that a step computes, and those before them in the cache."""
-
-
-class StepTimes(Protocol):
-    """Seconds of an engine's steps."""
-
-    tokens_per_step: float
-    """Tokens that a decoding sequence gains in a step: more than one with speculation."""
-    width: int
-    """Tokens that a decoding sequence puts into a step: one, and its drafts."""
-
-    def decode(self, sequences: int, context: float) -> float:
-        """A step of ``sequences`` decoding sequences with ``context`` cached tokens in all."""
-
-    def mixed(self, sequences: int, context: float, chunks: list[Chunk], ended: int) -> float:
-        """The same beside ``chunks`` of prompts, of which ``ended`` end in this step."""
-
-    def linear_up_to(self, sequences: int, context: float) -> float:
-        """The context in all up to which the decode step's time is linear in it."""
-
-
-class Observer(Protocol):
-    """What an engine tells while it runs."""
-
-    def gap(self, seconds: float, tokens: float) -> None: ...
-    def step(self, instance: Instance, start: float, prefill_tokens: int) -> None: ...
-    def preempted(self, sequence: Sequence, now: float) -> None: ...
+from perfmodel.serving.prefix_cache import PrefixCache
+from perfmodel.serving.sequence import Sequence, Work
+from perfmodel.serving.step_times import Chunk, Observer, StepTimes, steps_until
+from perfmodel.serving.tier import Tier
 
 
 class Instance:
@@ -56,6 +30,8 @@ class Instance:
         max_num_seqs: sequences that it holds at most, decoding or being prefilled.
         max_num_batched_tokens: tokens of a step at most.
         observer: what is told of tokens, gaps and steps.
+        prefixes: prompts that stay cached in ``blocks``; None: each is computed.
+        swap: host memory for sequences that are preempted; None: they are computed again.
     """
 
     def __init__(
@@ -66,6 +42,9 @@ class Instance:
         max_num_seqs: int,
         max_num_batched_tokens: int,
         observer: Observer,
+        *,
+        prefixes: PrefixCache | None = None,
+        swap: Tier | None = None,
     ) -> None:
         self.times = times
         self.blocks = blocks
@@ -73,24 +52,21 @@ class Instance:
         self.max_num_seqs = max_num_seqs
         self.budget = max_num_batched_tokens
         self.observer = observer
+        self.prefixes = prefixes
+        self.cache = KvCache(blocks, policy, prefixes, swap)
+        grows = policy.reserve < 1 and blocks.grows
+        self.batch = Batch(times, blocks, observer, grows=grows, padded=policy.padded)
         self.clock = 0.0
         self.waiting: deque[Sequence] = deque()
         self.prefilling: deque[Sequence] = deque()
-        self.running: dict[int, Sequence] = {}
-        """Decoding sequences in the order in which they began."""
-        self.context = 0.0
-        """Tokens in the cache of all that a decode step computes."""
-        self.slots = 0
-        """Sequences that a decode step computes: those that decode, and padded ones."""
-        self.steps = 0
-        """Decode steps so far."""
-        self._due: list[int] = []
-        self._ending: dict[int, list[Sequence]] = {}
-        self._last_token: list[tuple[int, float]] = []
-        """How many sequences had their last token when."""
+        """Sequences whose prompts are computed in part."""
+        self.running = self.batch.running
+        """Decoding sequences by number, in the order in which they began."""
+        self._mixes = policy.prefill == "mixed"
+        self._drains = policy.prefill == "drained"
         self._filling = True
         """A batch that is run until it has drained still takes sequences in."""
-        self._padded: list[Sequence] = []
+        self._spare = 0 if times.tokens_per_step == 1 else ceil(times.tokens_per_step) + 1
 
     @property
     def idle(self) -> bool:
@@ -102,10 +78,44 @@ class Instance:
         """Sequences in the engine, waiting ones too."""
         return len(self.running) + len(self.waiting) + len(self.prefilling)
 
+    @property
+    def longest(self) -> int:
+        """Tokens, prompt and output, of the longest request that it can serve."""
+        return self.cache.longest - self._spare
+
+    def cache_used(self, steps: int = 0) -> float:
+        """Blocks in use ``steps`` decode steps on."""
+        return self.blocks.used(self.batch.tokens_after(steps))
+
+    def earliest_end(self) -> float:
+        """A time before which no sequence ends or is preempted, if no prompt is admitted.
+
+        It holds for step times that don't fall with the context. Needs a decoding sequence.
+        """
+        batch = self.batch
+        steps = batch.due[0] - batch.steps
+        if self.blocks.growing:
+            if not self.blocks.fits_after(batch.tokens_after(1)):
+                return self.clock
+            steps = self._steps_that_fit(steps)
+        return self.clock + steps * self.times.decode(batch.slots, batch.context)
+
+    def cached_tokens(self, sequence: Sequence) -> int:
+        """Tokens of a prompt that are in the prefix cache now; for a router."""
+        if self.prefixes is None:
+            return 0
+        return self.prefixes.match(sequence).blocks * self.blocks.block
+
     def submit(self, sequence: Sequence, now: float) -> None:
-        """Queue a sequence at ``now``, which isn't before what it has run to."""
-        if self.idle:
-            self.clock = max(self.clock, now)
+        """Queue a sequence at ``now``, which isn't before what it has run to.
+
+        Raises:
+            InputError: it never fits, however empty the engine is.
+        """
+        if sequence.prompt + sequence.output + self._spare > self.cache.longest:
+            self.cache.refuse(sequence, self._spare)
+        if now > self.clock and self.idle:
+            self.clock = now
         self.waiting.append(sequence)
 
     def advance(self, limit: float = inf) -> list[Sequence]:
@@ -113,237 +123,198 @@ class Instance:
 
         Returns the sequences that ended, at `clock`.
         """
-        if self.blocks.growing and not self.blocks.fits_after(self._tokens(1)):
+        blocks = self.blocks
+        if blocks.growing and not blocks.fits_after(self.batch.tokens_after(1)):
             self._preempt()
+        if self.prefixes is not None:
+            self.prefixes.make_room(self.batch.tokens_after(1))
         if self.waiting or self.prefilling:
-            chunks = self._fill_step()
-            if chunks:
-                return self._prefill_step(chunks)
+            work = self._fill_step()
+            if work:
+                return self._prefill_step(work)
         return self._decode(limit) if self.running else []
-
-    def _tokens(self, more: int = 0) -> int:
-        """Tokens that a sequence decoding since the start would have gained, ``more`` steps on."""
-        steps = self.steps + more
-        per_step = self.times.tokens_per_step
-        return steps if per_step == 1 else ceil(steps * per_step)
 
     # What a step computes
 
-    def _fill_step(self) -> list[tuple[Sequence, int]]:
+    def _fill_step(self) -> Work:
         """The prompts' tokens of the next step; nothing where it only decodes."""
-        policy = self.policy
-        if policy.prefill == "drained" and not self._filling:
+        if self._drains and not self._filling:
             return []
-        budget = self.budget
-        if policy.prefill == "mixed":
-            budget -= self.slots * self.times.width
-        chunks: list[tuple[Sequence, int]] = []
-        for sequence in self.prefilling:
-            if budget <= 0:
-                break
+        budget, batch = self.budget, self.batch
+        if self._mixes:
+            budget -= batch.slots * self.times.width
+        work: Work = []
+        while self.prefilling and budget > 0:
+            sequence = self.prefilling[0]
             size = min(sequence.to_prefill, budget)
-            chunks.append((sequence, size))
+            work.append((sequence, size))
             budget -= size
-        while self.waiting and budget > 0 and self.slots + len(self.prefilling) < self.max_num_seqs:
-            sequence = self.waiting[0]
-            size = sequence.to_prefill
-            if size > budget:
-                if policy.chunked:
-                    size = budget
-                elif chunks or (policy.prefill == "mixed" and self.slots and size <= self.budget):
-                    break  # it has a step that holds it whole
-            if not self._take(sequence):
-                break
-            self.waiting.popleft()
-            if size:
-                self.prefilling.append(sequence)
-                chunks.append((sequence, size))
-                budget -= size
-            else:  # its cache was computed elsewhere
-                self._begin_decode(sequence)
-        return chunks
+            if size < sequence.to_prefill:
+                return work
+            self.prefilling.popleft()
+            if self.prefixes is not None:
+                self.prefixes.computed(sequence)
+        places = self.max_num_seqs - batch.slots - len(self.prefilling) - len(work)
+        if self.waiting and budget > 0 and places > 0:
+            self._admit(work, budget, places)
+        return work
 
-    def _take(self, sequence: Sequence) -> bool:
-        """Set the cache of a sequence's prompt aside, if it fits."""
-        blocks, reserve = self.blocks, self.policy.reserve
-        prompt = sequence.prompt + sequence.generated
-        asked = blocks.of(prompt + ceil(reserve * sequence.remaining)) + blocks.fixed
-        if not blocks.fits_after(self._tokens(1), asked):
-            return False
-        sequence.held = asked if reserve == 1 else blocks.of(prompt) + blocks.fixed
-        blocks.held += sequence.held
-        if sequence.admitted_s < 0:
-            sequence.admitted_s = self.clock
-        return True
+    def _admit(self, work: Work, budget: int, places: int) -> None:
+        """Add waiting prompts to a step, in order, while tokens, places and blocks last."""
+        cache, waiting = self.cache, self.waiting
+        free = cache.free(self.batch, work)
+        while waiting and budget > 0 and places > 0:
+            sequence = waiting[0]
+            size = sequence.to_prefill
+            match = None
+            if self.prefixes is not None and size == sequence.prompt + sequence.generated:
+                match = self.prefixes.match(sequence)
+                size -= match.blocks * self.blocks.block
+            if size > budget and not self.policy.chunked and self._wait_for_step(size, work):
+                break
+            taken = cache.take(sequence, free, match)
+            if taken < 0:
+                break
+            waiting.popleft()
+            free -= taken
+            places -= 1
+            if sequence.admitted_s < 0:
+                sequence.admitted_s = self.clock
+                sequence.hit_tokens = sequence.prompt - size if match is not None else 0
+            if size:
+                budget -= self._start(sequence, size, budget, work)
+            else:  # its cache was computed before, here or elsewhere
+                last = sequence.last_s if sequence.last_s >= 0 else sequence.first_s
+                self.batch.begin([sequence], last)
+            if self.prefixes is not None:
+                self.prefixes.make_room(self.batch.tokens_after(1))
+
+    def _wait_for_step(self, size: int, work: Work) -> bool:
+        """Whether a prompt that isn't split waits for a step that holds it whole."""
+        return bool(work) or (self._mixes and bool(self.batch.slots) and size <= self.budget)
+
+    def _start(self, sequence: Sequence, size: int, budget: int, work: Work) -> int:
+        """Put a prompt's first tokens into a step; how many they are."""
+        if size > budget and self.policy.chunked:
+            size = budget
+            self.prefilling.append(sequence)
+        elif self.prefixes is not None:
+            self.prefixes.computed(sequence)
+        work.append((sequence, size))
+        return size
 
     # What a step changes
 
-    def _prefill_step(self, chunks: list[tuple[Sequence, int]]) -> list[Sequence]:
-        start = self.clock
-        sizes = []
-        ended = 0
-        for sequence, size in chunks:
-            before = sequence.prompt + sequence.generated - sequence.to_prefill
-            sizes.append((size, before))
-            ended += size == sequence.to_prefill
-        mixed = self.policy.prefill == "mixed" and self.running
-        slots, context = (self.slots, self.context) if mixed else (0, 0.0)
-        seconds = self.times.mixed(slots, context, sizes, ended)
-        self.clock = start + seconds
-        done = self._decoded(1, seconds, start) if mixed else []
+    def _prefill_step(self, work: Work) -> list[Sequence]:
+        batch = self.batch
+        start = self.clock + self._moved()
+        chunks: list[Chunk] = []
+        ended: list[Sequence] = []
         tokens = 0
-        for sequence, size in chunks:
-            sequence.to_prefill -= size
+        for sequence, size in work:
+            left = sequence.to_prefill
+            chunks.append((size, sequence.prompt + sequence.generated - left))
             tokens += size
-            if not sequence.to_prefill:
-                self.prefilling.remove(sequence)
-                self._first_token(sequence, done)
-        self.observer.step(self, start, tokens)
+            sequence.to_prefill = left - size
+            if size == left:
+                ended.append(sequence)
+        begun = self.clock
+        mixed = self._mixes and bool(self.running)
+        slots, context = (batch.slots, batch.context) if mixed else (0, 0.0)
+        seconds = self.times.mixed(slots, context, chunks, len(ended))
+        self.clock = start + seconds
+        self.observer.runs(self, begun, len(ended), int(mixed))
+        done = self._leave(batch.advance(1, start, seconds, seconds)) if mixed else []
+        self._first_tokens(ended, done)
+        self.observer.step(self, begun, tokens)
         return done
 
-    def _first_token(self, sequence: Sequence, done: list[Sequence]) -> None:
-        sequence.generated += 1
-        if sequence.first_s < 0:
-            sequence.first_s = self.clock
-        if sequence.remaining:
-            self._begin_decode(sequence)
-        else:
-            self._release(sequence)
-            sequence.finish_s = self.clock
-            done.append(sequence)
-
-    def _begin_decode(self, sequence: Sequence) -> None:
-        self.running[sequence.number] = sequence
-        self.slots += 1
-        self.context += sequence.context
-        sequence.base = sequence.context - self.steps * self.times.tokens_per_step
-        finish = self.steps + ceil(sequence.remaining / self.times.tokens_per_step)
-        sequence.finish_step = finish
-        if finish in self._ending:
-            self._ending[finish].append(sequence)
-        else:
-            self._ending[finish] = [sequence]
-            heappush(self._due, finish)
-        if self.policy.reserve < 1:
-            own = sequence.held - self.blocks.fixed
-            self.blocks.held -= own
-            sequence.held = self.blocks.fixed
-            self.blocks.grow(sequence, self._tokens())
-        if self._last_token and self._last_token[-1][1] == self.clock:
-            count, _ = self._last_token[-1]
-            self._last_token[-1] = (count + 1, self.clock)
-        else:
-            self._last_token.append((1, self.clock))
+    def _first_tokens(self, sequences: list[Sequence], done: list[Sequence]) -> None:
+        clock = self.clock
+        begun: list[Sequence] = []
+        for sequence in sequences:
+            made = sequence.generated + 1
+            sequence.generated = made
+            if sequence.first_s < 0:
+                sequence.first_s = clock
+            else:  # computed again
+                self.observer.gap(clock - sequence.last_s, 1)
+            if made < sequence.output:
+                begun.append(sequence)
+            else:
+                sequence.finish_s = clock
+                self.cache.release([sequence])
+                done.append(sequence)
+        if begun:
+            self.batch.begin(begun, clock)
 
     def _decode(self, limit: float) -> list[Sequence]:
-        times, slots, context = self.times, self.slots, self.context
+        times, batch = self.times, self.batch
+        slots, context = batch.slots, batch.context
         self._filling = False
-        steps = self._due[0] - self.steps
-        if self.blocks.growing:
+        steps = batch.due[0] - batch.steps
+        if self.blocks.growing and steps > 1:
             steps = self._steps_that_fit(steps)
-        growth = slots * times.tokens_per_step
-        first = times.decode(slots, context)
+        begun = self.clock
+        start = begun + self._moved()
+        seconds = first = times.decode(slots, context)
         if steps > 1:
-            linear = int((times.linear_up_to(slots, context) - context) / growth) + 1
-            steps = min(steps, max(linear, 1))
-        start = self.clock
+            growth = slots * times.tokens_per_step
+            reach = times.linear_up_to(slots, context)
+            if context + (steps - 1) * growth > reach:
+                steps = max(1, int((reach - context) / growth) + 1)
         if steps > 1:
             last = times.decode(slots, context + (steps - 1) * growth)
             seconds = steps * (first + last) / 2
             if start + seconds > limit:
-                steps, seconds = _until(limit - start, first, (last - first) / (steps - 1), steps)
-        else:
-            seconds = first
+                slope = (last - first) / (steps - 1)
+                steps, seconds = steps_until(limit - start, first, slope, steps)
         self.clock = start + seconds
-        done = self._decoded(steps, seconds, start)
-        self.observer.step(self, start, 0)
+        self.observer.runs(self, begun, 0, steps)
+        done = self._leave(batch.advance(steps, start, first, seconds))
+        if self.prefixes is not None:
+            self.prefixes.make_room(batch.tokens)
+        self.observer.step(self, begun, 0)
         return done
+
+    def _moved(self) -> float:
+        """The transfers that a step waits for."""
+        seconds, self.cache.moving_s = self.cache.moving_s, 0.0
+        return seconds
 
     def _steps_that_fit(self, most: int) -> int:
-        per_step = self.times.tokens_per_step
-        tokens = self.blocks.steps_that_fit(self._tokens(), ceil(most * per_step))
-        return min(most, max(1, int(tokens / per_step)))
+        """Steps until the cache is full, at least the one that is known to fit."""
+        batch = self.batch
+        gained = batch.tokens_after(most) - batch.tokens
+        fit = self.blocks.tokens_that_fit(batch.tokens, gained)
+        if fit >= gained:
+            return most
+        steps = max(1, int(fit / batch.per_step))
+        while steps > 1 and batch.tokens_after(steps) - batch.tokens > fit:
+            steps -= 1
+        return steps
 
-    def _decoded(self, steps: int, seconds: float, start: float) -> list[Sequence]:
-        """Count ``steps`` decode steps that took ``seconds`` from ``start``."""
-        gap, running = self.observer.gap, len(self.running)
-        each = seconds / steps
-        for count, last in self._last_token:
-            gap(start + each - last, count)
-        if steps > 1:
-            gap(each, (steps - 1) * running)
-        self.steps += steps
-        self.context += steps * self.slots * self.times.tokens_per_step
-        done: list[Sequence] = []
-        if self._due and self._due[0] == self.steps:
-            heappop(self._due)
-            done = self._ending.pop(self.steps)
-            for sequence in done:
-                self._end(sequence)
-        self._last_token = [(len(self.running), start + seconds)] if self.running else []
+    def _leave(self, done: list[Sequence]) -> list[Sequence]:
+        """Give back what the ended ones held, once their slots are free."""
+        if done:
+            self.cache.release(self.batch.leavers(done))
+            if not self.running:
+                self._filling = True
         return done
 
-    def _end(self, sequence: Sequence) -> None:
-        """A decoding sequence has all its tokens."""
-        del self.running[sequence.number]
-        sequence.generated = sequence.output
-        sequence.finish_s = self.clock
-        if self.policy.padded and self.running:
-            self._padded.append(sequence)
-            return
-        self._leave(sequence)
-        if not self.running:
-            for waited in self._padded:
-                self._leave(waited)
-            self._padded.clear()
-            self._filling = True
-
-    def _leave(self, sequence: Sequence) -> None:
-        """Take a sequence out of the decode step."""
-        self.slots -= 1
-        self.context -= sequence.base + self.steps * self.times.tokens_per_step
-        if self.policy.reserve < 1:
-            self.blocks.stop(sequence)
-        self._release(sequence)
-
-    def _release(self, sequence: Sequence) -> None:
-        self.blocks.held -= sequence.held
-        sequence.held = 0.0
-
     def _preempt(self) -> None:
-        """Take blocks from the sequences that began last until the others can grow."""
-        while len(self.running) > 1 and not self.blocks.fits_after(self._tokens(1)):
-            _, sequence = self.running.popitem()
-            others = self._ending[sequence.finish_step]
-            others.remove(sequence)
-            if not others:
-                del self._ending[sequence.finish_step]
-                self._due.remove(sequence.finish_step)
-                heapify(self._due)
-            made = (sequence.finish_step - self.steps) * self.times.tokens_per_step
-            sequence.generated = max(1, sequence.output - ceil(made))
-            self._leave(sequence)
-            self._forget_token()
-            sequence.to_prefill = sequence.prompt + sequence.generated
+        """Take blocks from the sequences that came last until the others can grow."""
+        batch = self.batch
+        while not self.blocks.fits_after(batch.tokens_after(1)):
+            if self.prefilling:
+                sequence = self.prefilling.pop()
+                self.cache.release([sequence])
+                sequence.to_prefill = sequence.prompt + sequence.generated
+            elif len(self.running) > 1:
+                sequence = batch.take_last()
+                self.cache.give_way(sequence)
+            else:
+                return
             sequence.preemptions += 1
             self.waiting.appendleft(sequence)
             self.observer.preempted(sequence, self.clock)
-
-    def _forget_token(self) -> None:
-        count, last = self._last_token.pop()
-        if count > 1:
-            self._last_token.append((count - 1, last))
-
-
-def _until(span: float, first: float, slope: float, steps: int) -> tuple[int, float]:
-    """Steps of first, first + slope, … seconds until ``span`` is over, and their time.
-
-    k steps take k·first + slope·k(k − 1)/2; the smallest k that reaches ``span`` is taken.
-    """
-    if slope > 0:
-        half = first - slope / 2
-        taken = (sqrt(half * half + 2 * slope * span) - half) / slope
-    else:
-        taken = span / first
-    count = min(steps, max(1, ceil(taken - 1e-9)))
-    return count, count * first + slope * count * (count - 1) / 2

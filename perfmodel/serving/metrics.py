@@ -69,7 +69,8 @@ class Histogram:
     def distribution(self) -> Distribution:
         """Mean and percentiles."""
         mean = self.total / self.count if self.count else float("nan")
-        return Distribution(mean, *(self.quantile(p) for p in (0.5, 0.9, 0.99)), self.count)
+        p50, p90, p99 = (self.quantile(share) for share in (0.5, 0.9, 0.99))
+        return Distribution(mean, p50, p90, p99, self.count)
 
 
 class Collector:
@@ -96,20 +97,20 @@ class Collector:
 
     def flush(self) -> None:
         """Count what was gathered."""
-        rows = [
-            (s.arrival_s, s.admitted_s, s.first_s, s.finish_s, s.output, s.prompt, s.preemptions)
-            for s in self._ended
-        ]
-        if rows:
-            arrival, admitted, first, finish, output, prompt, preempted = np.array(rows).T
+        ended = self._ended
+        if ended:
+            arrival = np.array([s.arrival_s for s in ended])
+            first = np.array([s.first_s for s in ended])
+            finish = np.array([s.finish_s for s in ended])
+            output = np.array([s.output for s in ended])
             self.ttft.add(first - arrival)
-            self.queue.add(admitted - arrival)
+            self.queue.add(np.array([s.admitted_s for s in ended]) - arrival)
             self.e2e.add(finish - arrival)
             several = output > 1
             self.tpot.add((finish - first)[several] / (output[several] - 1))
-            self.requests += len(rows)
-            self.prompt_tokens += int(prompt.sum())
+            self.requests += len(ended)
+            self.prompt_tokens += sum([s.prompt for s in ended])
             self.output_tokens += int(output.sum())
-            self.preemptions += int(preempted.sum())
+            self.preemptions += sum([s.preemptions for s in ended])
         self.itl.add(np.array(self._gaps), np.array(self._weights))
         self._ended, self._gaps, self._weights = [], [], []

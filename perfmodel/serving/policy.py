@@ -19,8 +19,9 @@ class Policy:
     chunked: bool
     """Whether a prompt is split where the step's token budget ends."""
     reserve: float
-    """Share of a sequence's output whose cache must be free when it is admitted. At 1 it is held
-    for it, so that it is never preempted; below, the cache grows and may run out."""
+    """Share of outputs whose cache must be free when a sequence is admitted: of its own, and of
+    what is still to come of those in the engine. At 1 it is held, so that none is preempted; below,
+    the cache grows and may run out."""
     padded: bool = False
     """A slot stays occupied, and computed, until the whole batch has ended."""
     meaning: str = ""

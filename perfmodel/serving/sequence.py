@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perfmodel.serving.radix import Node
+
 Prefix = tuple[tuple[str, int], ...]
 """What a prompt begins with: (name, tokens) of each part. Prompts whose parts have the same names
 hold the same tokens there, as far as the shorter of them goes."""
@@ -11,7 +16,7 @@ class Sequence:
     """A request and its state: mutable, and small because there are many.
 
     Args:
-        number: its place in the stream.
+        number: its place in the stream; no two of one engine are equal.
         arrival_s: when its user sent it.
         prompt: tokens, at least one.
         output: tokens to generate, at least one.
@@ -19,9 +24,9 @@ class Sequence:
     """
 
     __slots__ = (
-        "admitted_s", "arrival_s", "base", "born", "finish_s", "finish_step", "first_s",
-        "generated", "held", "node", "number", "output", "preemptions", "prefix", "prompt",
-        "to_prefill",
+        "admitted_s", "arrival_s", "born", "finish_s", "finish_step", "first_s", "generated",
+        "held", "hit_tokens", "in_host", "last_s", "node", "number", "output", "preemptions",
+        "prefix", "prompt", "shared", "to_prefill",
     )  # fmt: skip
 
     def __init__(
@@ -35,19 +40,25 @@ class Sequence:
         self.to_prefill = prompt
         """Tokens whose keys and values are still to be computed."""
         self.generated = 0
-        """Output tokens made so far."""
-        self.admitted_s = -1.0
-        self.first_s = -1.0
-        self.finish_s = -1.0
-        self.base = 0.0
-        """Context minus what a sequence decoding since the start would have gained: constant."""
+        """Output tokens made so far; while it decodes, those made when it began to."""
+        self.admitted_s = self.first_s = self.finish_s = -1.0
+        self.last_s = -1.0
+        """When its last token came, where it has lost its place since."""
         self.born = 0
-        """The same in whole tokens, for the blocks that it holds."""
+        """Its context minus the tokens that a sequence decoding since the engine's start would
+        have gained: constant while it decodes."""
         self.finish_step = 0
         self.held = 0.0
-        """Blocks set aside apart from those that grow with the context."""
-        self.node: object | None = None
-        """The end of its prefix in the prefix cache."""
+        """Blocks set aside for it alone, apart from those that grow with the context, less those
+        that the prefix cache holds for it."""
+        self.shared = 0
+        """Blocks of its prompt that the prefix cache holds."""
+        self.hit_tokens = 0
+        """Tokens of its prompt that the prefix cache had when it was first admitted."""
+        self.node: Node | None = None
+        """The end of its prompt in the prefix cache."""
+        self.in_host = 0.0
+        """Blocks that were moved to the host's memory when it lost its place."""
         self.preemptions = 0
 
     @property
@@ -59,3 +70,7 @@ class Sequence:
     def remaining(self) -> int:
         """Output tokens still to come."""
         return self.output - self.generated
+
+
+Work = list[tuple[Sequence, int]]
+"""Sequences, and the tokens of each prompt that a step computes."""

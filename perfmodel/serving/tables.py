@@ -13,8 +13,8 @@ from math import ceil
 
 import numpy as np
 
-from perfmodel.serving.instance import Chunk
-from perfmodel.serving.step_times import Array, Pricer
+from perfmodel.serving.step_times import Chunk
+from perfmodel.serving.pricing import Array, Pricer
 
 NODES_PER_OCTAVE = 8
 """Grid points for each doubling of the cached tokens."""
