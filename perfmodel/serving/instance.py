@@ -53,7 +53,7 @@ class Instance:
         self.budget = max_num_batched_tokens
         self.observer = observer
         self.prefixes = prefixes
-        self.cache = KvCache(blocks, policy, prefixes, swap)
+        self.cache = KvCache(blocks, policy, ceil(times.tokens_per_step), prefixes, swap)
         grows = policy.reserve < 1 and blocks.grows
         self.batch = Batch(times, blocks, observer, grows=grows, padded=policy.padded)
         self.clock = 0.0
@@ -249,9 +249,9 @@ class Instance:
                 slope = (last - first) / (steps - 1)
                 steps, seconds = steps_until(limit - start, first, slope, steps)
         self.clock = start + seconds
-        done = self._leave(batch.advance(steps, start, first, seconds))
         if self.prefixes is not None:
-            self.prefixes.make_room(batch.tokens)
+            self.prefixes.make_room(batch.tokens_after(steps))
+        done = self._leave(batch.advance(steps, start, first, seconds))
         self.observer.step(self, begun, 0)
         return done
 
