@@ -228,6 +228,10 @@ class Instance:
             self.batch.begin(begun, clock)
 
     def _decode(self, limit: float) -> list[Sequence]:
+        """A stretch of steps. What doesn't fit into the cache now fits less on the way.
+
+        (Where a share of outputs must be free, rounding to blocks may let it in steps earlier.)
+        """
         times, batch = self.times, self.batch
         slots, context = batch.slots, batch.context
         self._filling = False

@@ -44,7 +44,7 @@ class Naive:
     def run(self, sent: list[tuple[float, int, int]]) -> list[tuple[int, float, float]]:
         ended: list[tuple[int, float, float]] = []
         todo = [
-            dict(number=n, arrival=a, prompt=p, output=o, made=0, left=p)
+            {"number": n, "arrival": a, "prompt": p, "output": o, "made": 0, "left": p}
             for n, (a, p, o) in enumerate(sent)
         ]
         while len(ended) < len(sent):
