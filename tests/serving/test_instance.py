@@ -251,12 +251,13 @@ def test_drafts_take_their_part_of_the_budget():
 def test_a_shared_beginning_is_computed_once():
     # Blocks of 4: of a shared beginning of 10 tokens 8 are found. 1 + 14/4 s, then 1 + 6/4.
     blocks = Blocks(100, 4)
-    instance, _ = engine(blocks=blocks, prefixes=PrefixCache(blocks))
+    prefixes = PrefixCache(blocks)
+    instance, _ = engine(blocks=blocks, prefixes=prefixes)
     sent = [Sequence(n, 10.0 * n, 14, 1, (("system", 10),)) for n in range(2)]
     first, second = drive(instance, sent)
     assert (first.hit_tokens, second.hit_tokens) == (0, 8)
     assert second.finish_s - second.arrival_s == 1 + 6 / 4
-    assert (blocks.held, instance.prefixes.tree.counts) == (0, [2 + 1 + 1])  # type: ignore[union-attr]
+    assert (blocks.held, prefixes.tree.counts) == (0, [2 + 1 + 1])
 
 
 def test_a_token_is_always_computed():
