@@ -148,7 +148,7 @@ class Instance:
             if self.prefixes is not None and size == sequence.prompt + sequence.generated:
                 match = self.prefixes.match(sequence)
                 size -= match.blocks * self.blocks.block
-            if size > budget and not self.policy.chunked and self._wait_for_step(size, work):
+            if size > budget and self._waits_for_step(sequence, work):
                 break
             taken = cache.take(sequence, free, match)
             if taken < 0:
@@ -167,9 +167,12 @@ class Instance:
             if self.prefixes is not None:
                 self.prefixes.make_room(self.batch.tokens_after(1))
 
-    def _wait_for_step(self, size: int, work: Work) -> bool:
-        """Whether a prompt that isn't split waits for a step that holds it whole."""
-        return bool(work) or (self._mixes and bool(self.batch.slots) and size <= self.budget)
+    def _waits_for_step(self, sequence: Sequence, work: Work) -> bool:
+        """Whether a prompt that this step can't hold waits for one that does; some never could."""
+        if self.policy.chunked:
+            return False
+        beside = self._mixes and self.batch.slots > 0
+        return bool(work) or (beside and sequence.to_prefill <= self.budget)
 
     def _start(self, sequence: Sequence, size: int, budget: int, work: Work) -> int:
         """Put a prompt's first tokens into a step; how many they are."""
