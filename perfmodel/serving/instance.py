@@ -53,7 +53,7 @@ class Instance:
         self.budget = max_num_batched_tokens
         self.observer = observer
         self.prefixes = prefixes
-        self.cache = KvCache(blocks, policy, prefixes, swap)
+        self.cache = KvCache(blocks, policy, ceil(times.tokens_per_step), prefixes, swap)
         grows = policy.reserve < 1 and blocks.grows
         self.batch = Batch(times, blocks, observer, grows=grows, padded=policy.padded)
         self.clock = 0.0
@@ -170,7 +170,7 @@ class Instance:
             if self.prefixes is not None and size == sequence.prompt + sequence.generated:
                 match = self.prefixes.match(sequence)
                 size -= match.blocks * self.blocks.block
-            if size > budget and not self.policy.chunked and self._wait_for_step(size, work):
+            if size > budget and self._waits_for_step(sequence, work):
                 break
             taken = cache.take(sequence, free, match)
             if taken < 0:
@@ -189,9 +189,12 @@ class Instance:
             if self.prefixes is not None:
                 self.prefixes.make_room(self.batch.tokens_after(1))
 
-    def _wait_for_step(self, size: int, work: Work) -> bool:
-        """Whether a prompt that isn't split waits for a step that holds it whole."""
-        return bool(work) or (self._mixes and bool(self.batch.slots) and size <= self.budget)
+    def _waits_for_step(self, sequence: Sequence, work: Work) -> bool:
+        """Whether a prompt that this step can't hold waits for one that does; some never could."""
+        if self.policy.chunked:
+            return False
+        beside = self._mixes and self.batch.slots > 0
+        return bool(work) or (beside and sequence.to_prefill <= self.budget)
 
     def _start(self, sequence: Sequence, size: int, budget: int, work: Work) -> int:
         """Put a prompt's first tokens into a step; how many they are."""
@@ -249,6 +252,10 @@ class Instance:
             self.batch.begin(begun, clock)
 
     def _decode(self, limit: float) -> list[Sequence]:
+        """A stretch of steps. What doesn't fit into the cache now fits less on the way.
+
+        (Where a share of outputs must be free, rounding to blocks may let it in steps earlier.)
+        """
         times, batch = self.times, self.batch
         slots, context = batch.slots, batch.context
         self._filling = False
@@ -271,9 +278,9 @@ class Instance:
                 steps, seconds = steps_until(limit - start, first, slope, steps)
         self.clock = start + seconds
         self.observer.runs(self, begun, 0, steps)
-        done = self._leave(batch.advance(steps, start, first, seconds))
         if self.prefixes is not None:
-            self.prefixes.make_room(batch.tokens)
+            self.prefixes.make_room(batch.tokens_after(steps))
+        done = self._leave(batch.advance(steps, start, first, seconds))
         self.observer.step(self, begun, 0)
         return done
 

@@ -24,12 +24,18 @@ class KvCache:
     Args:
         blocks: what fits.
         policy: what is held for outputs.
+        step_tokens: tokens that a decoding sequence gains in a step at most.
         prefixes: cached prompts, which share the blocks; None where each computes its own.
         swap: the host's memory for sequences that give way; None where they are computed again.
     """
 
     def __init__(
-        self, blocks: Blocks, policy: Policy, prefixes: PrefixCache | None, swap: Tier | None
+        self,
+        blocks: Blocks,
+        policy: Policy,
+        step_tokens: int,
+        prefixes: PrefixCache | None,
+        swap: Tier | None,
     ) -> None:
         self.blocks = blocks
         self.policy = policy
@@ -47,6 +53,7 @@ class KvCache:
         self._padding_held = 0.0
         self._plain = not (blocks.fixed or policy.padded or prefixes or swap)
         self._reserve = policy.reserve
+        self._step_tokens = step_tokens
 
     def refuse(self, sequence: Sequence, spare: int) -> NoReturn:
         """Say that a sequence can never fit, with ``spare`` tokens beyond its last.
@@ -104,12 +111,12 @@ class KvCache:
             asked = held
         elif sequence.to_prefill:
             held = asked = blocks.of(tokens)
-        else:  # its cache was computed before: it decodes at once, and needs room for a token
-            held, asked = blocks.of(tokens - 1), blocks.of(tokens)
+        else:  # its cache was computed before: it decodes at once, and needs room for it
+            held, asked = blocks.of(tokens - 1), blocks.of(tokens - 1 + self._step_tokens)
         if self._plain and reserve in (0, 1):
             return held, asked
         if reserve < 1:
-            asked = blocks.of(tokens + ceil(reserve * sequence.remaining))
+            asked = max(asked, blocks.of(tokens + ceil(reserve * sequence.remaining)))
         fixed = blocks.fixed_of(sequence.prompt + sequence.output)
         padding = self._padding(sequence)[1] if self.policy.padded else 0
         return held + fixed, asked + fixed + padding

@@ -48,7 +48,7 @@ class Match:
     """Blocks of ``node`` that belong to it."""
     blocks: int
     unheld: int
-    """Those in tier 0 that no sequence holds."""
+    """Those that no sequence holds."""
     below: tuple[int, ...]
     """Those in each tier below the first."""
 
@@ -95,7 +95,7 @@ class RadixTree:
             below[node.tier] += inside
             if not node.refs:
                 unheld += inside
-        return Match(node, inside, at, unheld - sum(below[1:]), tuple(below[1:]))
+        return Match(node, inside, at, unheld, tuple(below[1:]))
 
     def hold(self, match: Match) -> Node:
         """Keep a match: all of it comes to tier 0 and stays until it is given back.

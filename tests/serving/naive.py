@@ -5,6 +5,7 @@ Without speculation, prefix caching, swap and padding.
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 from perfmodel.serving.policy import Policy
@@ -43,7 +44,7 @@ class Naive:
     def run(self, sent: list[tuple[float, int, int]]) -> list[tuple[int, float, float]]:
         ended: list[tuple[int, float, float]] = []
         todo = [
-            dict(number=n, arrival=a, prompt=p, output=o, made=0, left=p)
+            {"number": n, "arrival": a, "prompt": p, "output": o, "made": 0, "left": p}
             for n, (a, p, o) in enumerate(sent)
         ]
         while len(ended) < len(sent):
@@ -80,30 +81,24 @@ class Naive:
             if left > 0:
                 chunks.append((s, min(s["left"], left)))
                 left -= chunks[-1][1]
+        reserve = policy.reserve
+        coming = sum(s["output"] - s["made"] for s in [*self.prefilling, *self.running])
+        free = self.capacity - self.used(1) - (reserve < 1) * reserve * coming / self.block
         while self.waiting and left > 0 and len(self.running + self.prefilling) < self.seqs:
             s = self.waiting[0]
             if s["left"] > left and not policy.chunked:
                 beside = policy.prefill == "mixed" and self.running
                 if chunks or (beside and s["left"] <= self.budget):
                     break
-            coming = sum(o["output"] - o["made"] for o in [*self.prefilling, *self.running, s])
-            future = policy.reserve * coming / self.block if policy.reserve == 0.5 else 0
-            own = 0.0
-            if policy.reserve == 0.5:  # of its own output, whole blocks
-                own = policy.reserve * (s["output"] - s["made"])
-                future -= own / self.block
-            elif policy.reserve == 1:
-                own = s["output"] - s["made"]
-            if self.used(1) + self.of_ceil(s["prompt"] + s["made"], own) + future > self.capacity:
+            asked = self.of(s["prompt"] + s["made"] + ceil(reserve * (s["output"] - s["made"])))
+            if asked > free:
                 break
+            free -= asked
             self.prefilling.append(self.waiting.pop(0))
             size = min(s["left"], left) if policy.chunked else s["left"]
             chunks.append((s, size))
             left -= size
         return chunks
-
-    def of_ceil(self, tokens: int, more: float) -> int:
-        return self.of(tokens - int(-more // 1))
 
     def step(self, chunks: list[tuple[dict[str, Any], int]]) -> None:
         decoding = list(self.running) if not chunks or self.policy.prefill == "mixed" else []

@@ -34,7 +34,7 @@ def test_one_request_alone(policy: str):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_one_at_a_time_is_a_single_server(policy: str):
-    # Service of a request: 1 + p/4 s, then an s for each further token (D/D/1: Lindley's recursion).
+    # A request takes 1 + p/4 s, then 1 s for each further token (D/D/1: Lindley's recursion).
     rows = [(0.0, 8, 5), (1.5, 4, 1), (2.0, 12, 3), (40.0, 4, 9), (41.0, 4, 2)]
     instance, _ = engine(policy, seqs=1)
     done = drive(instance, requests(*rows))
@@ -128,7 +128,7 @@ def test_a_prompt_longer_than_the_budget(policy: str):
 
 def test_a_whole_prompt_waits_for_a_step_that_holds_it():
     # Decoding takes 1 of 64 tokens, so that a prompt of 64 doesn't fit beside it.
-    instance, told = engine("inflight_no_evict")
+    instance, _ = engine("inflight_no_evict")
     done = drive(instance, requests((0.0, 4, 10), (0.5, 64, 2)))
     assert done[1].admitted_s == done[0].finish_s
     instance, _ = engine("inflight_no_evict")
@@ -138,7 +138,7 @@ def test_a_whole_prompt_waits_for_a_step_that_holds_it():
 
 def test_places_count_prompts_in_part_and_decoding():
     # Two places: one decodes, one is being prefilled in chunks; the third waits for a place.
-    instance, told = engine(seqs=2, budget=8)
+    instance, _ = engine(seqs=2, budget=8)
     done = drive(instance, requests((0.0, 8, 30), (0.0, 40, 2), (0.0, 4, 2)))
     by_number = sorted(done, key=lambda s: s.number)
     assert by_number[2].admitted_s == by_number[1].finish_s
@@ -251,12 +251,13 @@ def test_drafts_take_their_part_of_the_budget():
 def test_a_shared_beginning_is_computed_once():
     # Blocks of 4: of a shared beginning of 10 tokens 8 are found. 1 + 14/4 s, then 1 + 6/4.
     blocks = Blocks(100, 4)
-    instance, told = engine(blocks=blocks, prefixes=PrefixCache(blocks))
+    prefixes = PrefixCache(blocks)
+    instance, _ = engine(blocks=blocks, prefixes=prefixes)
     sent = [Sequence(n, 10.0 * n, 14, 1, (("system", 10),)) for n in range(2)]
     first, second = drive(instance, sent)
     assert (first.hit_tokens, second.hit_tokens) == (0, 8)
     assert second.finish_s - second.arrival_s == 1 + 6 / 4
-    assert (blocks.held, instance.prefixes.tree.counts) == (0, [2 + 1 + 1])  # type: ignore[union-attr]
+    assert (blocks.held, prefixes.tree.counts) == (0, [2 + 1 + 1])
 
 
 def test_a_token_is_always_computed():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from perfmodel.serving.blocks import Blocks
@@ -20,10 +20,8 @@ from tests.serving.support import Recorder, Times, drive, engine
 from tests.serving.test_radix import PARTS, check, common, explicit
 
 ROWS = st.lists(
-    st.tuples(
-        st.sampled_from([0.0, 0.0, 0.5, 3.0, 40.0]), st.integers(1, 40), st.integers(1, 25), PARTS
-    ),
-    min_size=1,
+    st.tuples(st.sampled_from([0.0, 0.0, 0.5, 3.0]), st.integers(1, 40), st.integers(1, 25), PARTS),
+    min_size=4,
     max_size=14,
 )
 
@@ -61,10 +59,10 @@ class Case:
 CASES = st.builds(
     Case,
     policy=st.sampled_from(sorted(POLICIES)),
-    capacity=st.integers(100, 260),
+    capacity=st.integers(85, 130),
     block=st.integers(1, 7),
     fixed=st.sampled_from([(), (0.5,), (0.0, 1.0, 1.5)]),
-    seqs=st.integers(1, 6),
+    seqs=st.integers(2, 8),
     budget=st.sampled_from([5, 16, 64]),
     caching=st.booleans(),
     tiers=st.lists(st.integers(1, 12), max_size=2).map(tuple),
@@ -72,6 +70,11 @@ CASES = st.builds(
     per_step=st.sampled_from([1, 1, 1.4, 2.5, 3]),
     token=st.sampled_from([0.0, 2**-7]),
 )
+
+
+def with_steady_room(case: Case) -> Case:
+    """Where a share of outputs must be free, rounding to blocks makes room come and go."""
+    return replace(case, block=1) if 0 < POLICIES[case.policy].reserve < 1 else case
 
 
 def stream(rows: Any) -> list[Sequence]:
@@ -122,17 +125,16 @@ def test_nothing_is_lost(case: Case, rows: Any):
 @given(CASES, ROWS)
 @settings(max_examples=150, deadline=None)
 def test_gaps_are_the_time_between_first_and_last_tokens(case: Case, rows: Any):
-    instance, told = case.build()
+    instance, told = replace(case, per_step=1).build()
     sent = stream(rows)
     drive(instance, sent)
-    between = sum(s.finish_s - s.first_s for s in sent)
-    if case.per_step == 1:
-        assert told.seconds == pytest.approx(between)
+    assert told.seconds == pytest.approx(sum(s.finish_s - s.first_s for s in sent))
 
 
 @given(CASES, ROWS)
 @settings(max_examples=150, deadline=None)
 def test_a_jump_is_its_steps_one_by_one(case: Case, rows: Any):
+    case = with_steady_room(case)
     jumped, stepped = stream(rows), stream(rows)
     one, _ = case.build()
     other, _ = case.build(jumps=False)
@@ -178,8 +180,8 @@ def test_caching_costs_nothing_where_nothing_is_shared(rows: Any, policy: str, s
 def test_every_step_by_itself_gives_the_same(case: Case, rows: Any):
     case = replace(case, fixed=(), caching=False, swap=0, per_step=1)
     policy = POLICIES[case.policy]
-    if policy.padded:
-        return
+    assume(not policy.padded)
+    case = with_steady_room(case)
     instance, told = case.build()
     sent = stream(rows)
     drive(instance, sent)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.serving.radix import Node, RadixTree
-from perfmodel.serving.tokens import agree, cut, prompt_runs
+from perfmodel.serving.tokens import Runs, agree, cut, prompt_runs
 
 PARTS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=4).map(tuple)
 PROMPTS = st.tuples(PARTS, st.integers(1, 24))
@@ -18,6 +18,14 @@ def explicit(prefix: Any, prompt: int, own: Any) -> list[Any]:
     """Every token of a prompt by itself."""
     tokens = [(name, place) for name, count in prefix for place in range(count)][:prompt]
     return tokens + [(own, place) for place in range(prompt - len(tokens))]
+
+
+def tokens_of(asked: tuple[Any, int], own: Any) -> list[Any]:
+    return explicit(asked[0], asked[1], own)
+
+
+def runs_of(asked: tuple[Any, int], own: Any) -> Runs:
+    return prompt_runs(asked[0], asked[1], own)
 
 
 def common(one: list[Any], other: list[Any]) -> int:
@@ -57,8 +65,8 @@ def check(tree: RadixTree) -> None:
 
 @given(PROMPTS, PROMPTS, st.integers(0, 24), st.integers(0, 24))
 def test_runs_are_token_lists(one: Any, other: Any, start: int, stop: int):
-    runs, more = prompt_runs(*one, 1), prompt_runs(*other, 2)
-    tokens, others = explicit(*one, 1), explicit(*other, 2)
+    runs, more = runs_of(one, 1), runs_of(other, 2)
+    tokens, others = tokens_of(one, 1), tokens_of(other, 2)
     assert sum(count for _, _, count in runs) == one[1]
     assert agree(runs, more) == common(tokens, others)
     written = [(name, first + i) for name, first, n in cut(runs, start, stop) for i in range(n)]
@@ -71,10 +79,10 @@ def test_matches_the_longest_common_beginning(cached: Any, asked: Any, block: in
     for number, (prefix, prompt) in enumerate(cached):
         tree.extend(prompt_runs(prefix, prompt, number), prompt // block, tree.root)
         check(tree)
-    tokens = explicit(*asked, "asked")
-    whole = [explicit(*each, n)[: each[1] // block * block] for n, each in enumerate(cached)]
+    tokens = tokens_of(asked, "asked")
+    whole = [tokens_of(each, n)[: each[1] // block * block] for n, each in enumerate(cached)]
     longest = max(common(each, tokens) for each in whole)
-    found = tree.match(prompt_runs(*asked, "asked"), asked[1] // block)
+    found = tree.match(runs_of(asked, "asked"), asked[1] // block)
     assert found.blocks == longest // block
     beginnings = {tuple(e[: i + block]) for e in whole for i in range(0, len(e), block)}
     assert tree.counts[0] == len(beginnings)
@@ -132,8 +140,8 @@ def test_evicts_the_least_recently_used_ends(operations: Any, block: int):
     using: list[tuple[Any, list[Any]]] = []
     for number, (what, value) in enumerate(operations):
         if what == "use":
-            tokens = explicit(*value, number)
-            node = tree.extend(prompt_runs(*value, number), value[1] // block, tree.root)
+            tokens = tokens_of(value, number)
+            node = tree.extend(runs_of(value, number), value[1] // block, tree.root)
             single.hold(tokens)
             single.time += 1  # the root was given back
             using.append((node, tokens))
@@ -165,7 +173,7 @@ def test_tiers_hold_what_was_evicted_up_to_their_capacity(operations: Any, block
     using: list[Node] = []
     for number, (what, value) in enumerate(operations):
         if what == "use":
-            runs, blocks = prompt_runs(*value, number), value[1] // block
+            runs, blocks = runs_of(value, number), value[1] // block
             found = tree.match(runs, blocks)
             held = tree.hold(found)
             check(tree)
