@@ -190,7 +190,7 @@ def _priced(
     steps: StepSet, device: EngineDevice
 ) -> Iterator[tuple[tuple[str, float], dict[str, object]]]:
     for operator in steps.operators:
-        base = device.device.time(operator)
+        base = device.base(operator)
         parts = device.parts(operator, base)
         values = {name: getattr(parts, name) for name in QUANTITIES}
         values |= {"roof_s": device.roof(operator, base), "count": float(operator.count)}

@@ -16,24 +16,33 @@ if TYPE_CHECKING:
     from perfmodel.inference.estimate import Estimate, estimate
     from perfmodel.inference.record import estimate_record
     from perfmodel.operators.parameters import count_parameters
+    from perfmodel.planning.advice import Advice, advise
+    from perfmodel.planning.lever import Limits
+    from perfmodel.planning.record import advice_record
     from perfmodel.specs.deployment import Deployment
     from perfmodel.specs.hardware import Hardware, hardware_names, load_hardware
     from perfmodel.specs.loading import load_model, model_names
     from perfmodel.specs.model import Model
+    from perfmodel.specs.speculation import Speculation
     from perfmodel.specs.workload import Workload
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Advice": "perfmodel.planning.advice",
     "CapacityError": "perfmodel.errors",
     "Deployment": "perfmodel.specs.deployment",
     "Estimate": "perfmodel.inference.estimate",
     "Hardware": "perfmodel.specs.hardware",
     "InputError": "perfmodel.errors",
+    "Limits": "perfmodel.planning.lever",
     "Model": "perfmodel.specs.model",
     "PerfmodelError": "perfmodel.errors",
+    "Speculation": "perfmodel.specs.speculation",
     "UnknownNameError": "perfmodel.errors",
     "Workload": "perfmodel.specs.workload",
+    "advice_record": "perfmodel.planning.record",
+    "advise": "perfmodel.planning.advice",
     "count_parameters": "perfmodel.operators.parameters",
     "estimate": "perfmodel.inference.estimate",
     "estimate_record": "perfmodel.inference.record",
@@ -44,16 +53,21 @@ _HOME = {
 }
 
 __all__ = [
+    "Advice",
     "CapacityError",
     "Deployment",
     "Estimate",
     "Hardware",
     "InputError",
+    "Limits",
     "Model",
     "PerfmodelError",
+    "Speculation",
     "UnknownNameError",
     "Workload",
     "__version__",
+    "advice_record",
+    "advise",
     "count_parameters",
     "estimate",
     "estimate_record",

@@ -92,5 +92,5 @@ def build_table(cases: Sequence[Case], preset: str | None = None) -> StepTable:
         used = setting if preset is None else replace(setting, preset=preset)
         workload = workload_of([cases[i] for i in index])
         plan, device = plan_of(used, workload)
-        builder.add(index, model_of(used), workload, plan, device, used.quantity, used.host_speed)
+        builder.add(index, plan.model, workload, plan, device, used.quantity, used.host_speed)
     return builder.table()

@@ -7,15 +7,19 @@ from typing import Annotated, Any, Literal
 import typer
 
 from perfmodel.cli import estimate_tables as tables
+from perfmodel.cli import kv_tables
 from perfmodel.cli.lazy import HELP
 from perfmodel.cli.memory_tables import memory_rows, memory_table, parallel_sizes
 from perfmodel.cli.options import takes_case
 from perfmodel.cli.output import bold, console, print_csv, print_json, print_table
 from perfmodel.cli.overflow import refuse_overflow
-from perfmodel.cli.text import whole
+from perfmodel.cli.speculation_table import speculation_fact, speculation_table
+from perfmodel.cli.text import percent, whole
 from perfmodel.errors import InputError
 from perfmodel.inference.estimate import Estimate, estimate
-from perfmodel.inference.record import HEADLINE, estimate_record, plain
+from perfmodel.inference.kv_report import kv_report
+from perfmodel.inference.record import HEADLINE, estimate_record, plain, speculation_record
+from perfmodel.operators.format_bytes import BASE
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.workload import Workload
 
@@ -44,7 +48,24 @@ def _summary_rows(result: Estimate) -> list[dict[str, Any]]:
                 {"quantity": f"{title}.{name}", "value": plain(value), "low": "", "high": ""}
             )
     rows += [row | {"quantity": f"memory.{row['quantity']}"} for row in _memory_rows(result)]
-    return rows
+    return rows + _speculation_rows(result)
+
+
+def _speculation_rows(result: Estimate) -> list[dict[str, Any]]:
+    if result.speculation is None:
+        return []
+    record = speculation_record(result.speculation)
+    ends = {f"{name}_{end}" for name in record for end in ("low", "high")}
+    return [
+        {
+            "quantity": f"speculation.{name}",
+            "value": ",".join(map(str, value)) if isinstance(value, tuple) else value,
+            "low": record.get(f"{name}_low", ""),
+            "high": record.get(f"{name}_high", ""),
+        }
+        for name, value in record.items()
+        if name not in ends
+    ]
 
 
 def _memory_rows(result: Estimate) -> list[dict[str, Any]]:
@@ -70,7 +91,20 @@ def _operator_rows(result: Estimate) -> list[dict[str, Any]]:
     return rows
 
 
-def _print_head(out: Any, result: Estimate) -> None:
+def _format_facts(result: Estimate) -> list[str]:
+    """The formats of weights and cache; of inputs and exchanges where they aren't in 16 bits."""
+    plan, formats = result.plan.deployment, result.plan.formats
+    facts = [f"weights {plan.weights}"]
+    if formats.main.quantises_inputs:
+        facts.append(f"activations {plan.activations}")
+    facts.append(f"cache {plan.kv_cache}")
+    if formats.communication.bits < BASE.bits:
+        facts.append(f"communication {plan.communication}")
+    return facts
+
+
+def print_head(out: Any, result: Estimate) -> None:
+    """Model, hardware and the case, on two lines."""
     plan, load = result.plan.deployment, result.workload
     gpus = result.plan.parallel.gpus
     layout = ", ".join(f"{name} {ranks}" for name, ranks in parallel_sizes(result))
@@ -80,22 +114,32 @@ def _print_head(out: Any, result: Estimate) -> None:
     )  # fmt: skip
     facts = [f"batch {whole(load.batch)}", f"prompt {whole(load.prompt)}"]
     if load.cached_prefix:
-        facts.append(f"{whole(load.cached_prefix)} of them cached")
+        share = "" if load.prefix_share is None else f" for {percent(load.prefix_share)}"
+        facts.append(f"{whole(load.cached_prefix)} of them cached{share}")
     if load.prefill_chunk:
         facts.append(f"chunks of {whole(load.prefill_chunk)}")
-    facts += [f"output {whole(load.output)}", f"weights {plan.weights}"]
-    facts += [f"cache {plan.kv_cache}", plan.engine]
+    facts += [f"output {whole(load.output)}", *_format_facts(result), plan.engine]
+    if plan.speculation is not None:
+        facts.append(speculation_fact(plan.speculation))
     out.print(" · ".join(facts))
 
 
 def _print_tables(result: Estimate, explain: Explain | None) -> None:
     out = console()
-    _print_head(out, result)
+    print_head(out, result)
     if result.memory.fits:
         print_table(out, tables.headline_table(result))
+        if result.speculation is not None:
+            print_table(out, speculation_table(result.speculation))
         print_table(out, tables.phase_table(result))
         print_table(out, tables.share_table(result))
     print_table(out, memory_table(result, detail=explain == "memory"))
+    if explain == "memory" or result.workload.prefill_chunk:
+        report = kv_report(result)
+        if report.chunking is not None and result.memory.fits:
+            print_table(out, kv_tables.chunk_table(report.chunking))
+        if explain == "memory" and result.memory.kv_bytes_per_token:
+            print_table(out, kv_tables.kv_table(result, report))
     if explain == "operators":
         for made in tables.operator_tables(result, out.width):
             print_table(out, made)

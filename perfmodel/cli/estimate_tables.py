@@ -9,6 +9,7 @@ from perfmodel.cli.output import table
 from perfmodel.cli.text import digits, percent, seconds, si, whole
 from perfmodel.inference.estimate import Estimate, Phase
 from perfmodel.inference.phase import OperatorCost
+from perfmodel.inference.pipeline import BUBBLE_ROW
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,12 +50,31 @@ def _phase_column(phase: Phase) -> list[str]:
     ]
 
 
+HOW_STARTED = {
+    "graph": "in a graph",
+    "eager": "one by one",
+    "ahead": "ahead",
+    "fitted": "as fitted",
+}
+"""How a phase's kernels are started, in words."""
+
+
+def _launch_cells(phase: Phase) -> tuple[str, str]:
+    started = HOW_STARTED[str(phase.started)]
+    saved = float(phase.graphs_save_s)
+    kernels = whole(float(phase.cost.total.launches))
+    return f"{kernels} {started}", seconds(saved) if saved else "nothing"
+
+
 def phase_table(result: Estimate) -> Table:
     """Prefill and decode side by side."""
     context = whole(float(result.workload.prompt) + float(result.workload.output) / 2)
     stages = result.plan.parallel.pp
     whose = "Per GPU" if stages == 1 else f"One GPU of each of {stages} stages"
-    heads = [(whose, "left"), ("Prefill", "right"), (f"Decode step at {context}", "right")]
+    if result.plan.deployment.pp_microbatches > 1:
+        whose = f"One GPU of the slowest of {stages} stages"
+    what = "step" if result.speculation is None else "round"
+    heads = [(whose, "left"), ("Prefill", "right"), (f"Decode {what} at {context}", "right")]
     made = table(None, heads)
     labels = (
         "Time", "Throughput (all GPUs)", "FLOPs", "Device memory traffic",
@@ -63,6 +83,9 @@ def phase_table(result: Estimate) -> Table:
     for label, first, second in zip(
         labels, _phase_column(result.prefill), _phase_column(result.decode), strict=True
     ):
+        made.add_row(label, first, second)
+    cells = zip(_launch_cells(result.prefill), _launch_cells(result.decode), strict=True)
+    for label, (first, second) in zip(("Kernels launched", "Graphs save"), cells, strict=True):
         made.add_row(label, first, second)
     return made
 
@@ -130,6 +153,8 @@ def _broken(name: str) -> str:
 
 def _title(name: str, phase: Phase) -> str:
     steps = max(int(row.steps) for row in phase.cost.operators)
+    if any(row.name == BUBBLE_ROW for row in phase.cost.operators):
+        return f"{name} on the slowest stage: totals over all micro-batches, and its wait"
     if steps == 1:
         return f"{name}: operators of one GPU, totals over their count"
     return f"{name} in {steps} chunks: count and shape of the first, totals over all of them"
@@ -138,7 +163,8 @@ def _title(name: str, phase: Phase) -> str:
 def operator_tables(result: Estimate, width: int) -> Iterator[Table]:
     """Every operator's row, for each phase; shapes only where ``width`` has room for them."""
     left = {"Operator", "Bound", "Shape"}
-    for title, phase in (("Prefill", result.prefill), ("Decode step", result.decode)):
+    decode = "Decode step" if result.speculation is None else "Decode round"
+    for title, phase in (("Prefill", result.prefill), (decode, result.decode)):
         rows = [_operator_cells(row, float(phase.time_s)) for row in phase.cost.operators]
         heads = [name for name in rows[0] if width >= WIDE or name not in {"Shape", "FLOP/B"}]
         made = table(

@@ -14,9 +14,11 @@ from perfmodel.errors import UnknownNameError
 HELP = {"help_option_names": ["-h", "--help"]}
 COMMANDS = {
     "estimate": "Latency, throughput and memory of one deployment, and what limits them.",
+    "advise": "What each optimisation gains on one deployment: ranked, with its price.",
     "calibrate": "Measure kernels on a device and fit their models: run.",
     "models": "Models that perfmodel knows: list, show.",
     "hardware": "Accelerators that perfmodel knows: list, show, check.",
+    "engines": "Serving engines' presets: list, show, copy to change.",
     "validate": "Predictions against measured tables: kernels.",
 }
 """Name of each command and its line in the help. Its module holds a typer ``app``."""

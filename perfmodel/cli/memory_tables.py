@@ -36,6 +36,7 @@ def memory_table(result: Estimate, *, detail: bool) -> Table:
     rows = [
         ("Weights", binary(float(memory.weights_bytes)), _weights_note(result)),
         (_cache_label(result), binary(float(memory.kv_bytes)), _cache_note(result)),
+        *_outside_rows(result),
         ("Activation peak", binary(float(memory.activation_bytes)), _activation_note(result)),
         ("Reserved", binary(float(memory.reserved_bytes)), _reserve_note(result)),
         ("Capacity", binary(float(memory.capacity_bytes)), result.hardware.name),
@@ -49,6 +50,22 @@ def memory_table(result: Estimate, *, detail: bool) -> Table:
         made.add_row(label, value, note if detail else "") if notes else made.add_row(label, value)
     made.add_row("Longest context at this batch", _context(result), *([context] if notes else []))
     return made
+
+
+def _outside_rows(result: Estimate) -> list[tuple[str, str, str]]:
+    """What lies outside the device, beside what is listed."""
+    memory, deployment = result.memory, result.plan.deployment
+    rows = []
+    if deployment.kv_offload:
+        where = {"host": "in host memory", "ssd": "on SSD"}[deployment.kv_offload_to]
+        size = binary(float(memory.kv_outside_bytes))
+        rows.append(
+            (f"  more of it {where}", size, "read in each step; two layers' part in flight")
+        )
+    if memory.weights_outside_bytes:
+        size = binary(float(memory.weights_outside_bytes))
+        rows.append(("  more weights in host memory", size, "read in each pass"))
+    return rows
 
 
 def _has_cache(result: Estimate) -> bool:
@@ -80,7 +97,7 @@ def _cache_label(result: Estimate) -> str:
 def _local_layers(result: Estimate) -> list[Layer]:
     """The layers of the stage that is described, with the sizes of one GPU."""
     parallel = result.plan.parallel
-    stage = list(stage_layers(result.model, parallel.pp))[result.memory.stage]
+    stage = stage_layers(result.model, parallel.pp)[result.memory.stage]
     return [local_layer(layer, parallel) for layer in stage]
 
 
@@ -94,7 +111,22 @@ def _cache_note(result: Estimate) -> str:
     return (
         f"{binary(memory.kv_bytes_per_token)} a token and sequence in {deployment.kv_cache}"
         f"{state}; {deployment.kv_layout} layout, {binary(waste)} unused{_window_note(result)}"
+        f"{_kept_note(result)}"
     )
+
+
+def _kept_note(result: Estimate) -> str:
+    """What else decides of the cache's size: sharing, eviction, whoever hands out the blocks."""
+    load, deployment = result.workload, result.plan.deployment
+    notes = []
+    if load.prefix_share is not None:
+        notes.append(f"a prefix of {whole(float(load.cached_prefix))} tokens stored once")
+    kept = result.plan.kept_tokens("decode")
+    if kept is not None:
+        notes.append(f"full attention keeps {whole(kept + 1)} tokens")
+    if deployment.kv_manager != "ideal":
+        notes.append(f"{deployment.kv_manager} manager")
+    return "".join(f"; {note}" for note in notes)
 
 
 def _window_note(result: Estimate) -> str:
@@ -112,7 +144,7 @@ def _window_note(result: Estimate) -> str:
     )
     return (
         f"; {count} of {len(layers)} layers keep the last {sizes} tokens only: "
-        f"{binary(rest)} for each token beyond"
+        f"{binary(rest / result.plan.parallel.cache_shares)} for each token beyond"
     )
 
 
@@ -125,8 +157,14 @@ def _activation_note(result: Estimate) -> str:
 
 
 def _reserve_note(result: Estimate) -> str:
-    share = result.plan.deployment.gpu_memory_utilization
-    return f"beyond {share:g} of the device, driver, communication"
+    share = result.plan.deployment.gpu_memory_utilization or 1.0
+    beyond = {
+        "total": f"beyond {share:g} of the device",
+        "static": f"beyond {share:g} for weights and cache, less the activations",
+        "free": f"beyond {share:g} of what weights and activations leave",
+        "free_after_weights": f"beyond {share:g} of what weights leave, less the activations",
+    }
+    return f"{beyond[result.plan.engine.memory_rule]}; driver, communication"
 
 
 def _weights_note(result: Estimate) -> str:
@@ -139,7 +177,8 @@ def _weights_note(result: Estimate) -> str:
 def parallel_sizes(result: Estimate) -> list[tuple[str, int]]:
     """The parallel sizes that aren't 1."""
     parallel = result.plan.parallel
-    return [(n, getattr(parallel, n)) for n in ("tp", "pp", "ep", "dp") if getattr(parallel, n) > 1]
+    names = ("tp", "pp", "ep", "dp", "cp", "dcp")
+    return [(n, getattr(parallel, n)) for n in names if getattr(parallel, n) > 1]
 
 
 def _context(result: Estimate) -> str:

@@ -12,11 +12,20 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 import typer
+from pydantic_core import PydanticUndefined
 
-from perfmodel.cli.flags import DEPLOYMENT, WORKLOAD, Flag
+from perfmodel.cli.flags import (
+    DEPLOYMENT,
+    SPECULATION,
+    WORKLOAD,
+    Branching,
+    Flag,
+    Rates,
+)
 from perfmodel.errors import InputError
 from perfmodel.specs.base import Case, FieldError
 from perfmodel.specs.deployment import Deployment
+from perfmodel.specs.speculation import Speculation
 from perfmodel.specs.workload import Workload
 
 Answer = TypeVar("Answer")
@@ -50,16 +59,44 @@ def number(text: str) -> float:
         raise typer.BadParameter(f"{str(text)[:40]!r} is no number") from None
 
 
-PARSERS: dict[Any, tuple[Callable[[str], Any], str]] = {
+def rates(text: str) -> float | tuple[float, ...]:
+    """A number, or several separated by commas.
+
+    Raises:
+        BadParameter: names what is none.
+    """
+    parts = [number(part.strip()) for part in str(text).split(",")]
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def branching(text: str) -> tuple[int, ...]:
+    """Whole numbers separated by commas.
+
+    Raises:
+        BadParameter: names what is none.
+    """
+    return tuple(whole_number(part.strip()) for part in str(text).split(","))
+
+
+PARSERS: dict[Any, tuple[Callable[[str], Any] | None, str]] = {
     int: (whole_number, "<int>"),
     int | None: (whole_number, "<int>"),
+    float: (number, "<float>"),
     float | None: (number, "<float>"),
+    bool: (None, ""),
+    Rates | None: (rates, "<floats>"),
+    Branching | None: (branching, "<ints>"),
 }
 """Parser and placeholder of a flag by its kind."""
 
 
-def _parameter(flag: Flag, record: type[Case]) -> inspect.Parameter:
-    default = record.model_fields[flag.field].default
+NESTED = "speculation_"
+"""Before the parameters of the record inside a deployment, whose fields have names of their own."""
+
+
+def _parameter(flag: Flag, record: type[Case], prefix: str = "") -> inspect.Parameter:
+    default = record.model_fields[flag.field].get_default()
+    default = None if default is PydanticUndefined else default
     parser, metavar = PARSERS.get(flag.kind, (None, "<str>"))
     option = typer.Option(
         *flag.names,
@@ -70,25 +107,43 @@ def _parameter(flag: Flag, record: type[Case]) -> inspect.Parameter:
         metavar=metavar,
     )
     return inspect.Parameter(
-        flag.field,
+        prefix + flag.field,
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
         annotation=Annotated[flag.kind, option],
     )
 
 
-def _build(record: type[Built], flags: tuple[Flag, ...], given: dict[str, Any]) -> Built:
-    """The record of the flags' values; a fault names the flag.
+def _build(
+    record: type[Built], flags: tuple[Flag, ...], given: dict[str, Any], **others: Any
+) -> Built:
+    """The record of the flags' values and ``others``; a fault names the flag.
 
     Raises:
         InputError: one line.
     """
     try:
-        return record(**{flag.field: given.pop(flag.field) for flag in flags})
+        return record(**{flag.field: given.pop(flag.field) for flag in flags}, **others)
     except FieldError as error:
         names = {flag.field: flag.names[0] for flag in flags}
         name = names.get(error.field, error.field)
         raise InputError(f"{name}: {error.problem}" if name else error.problem) from None
+
+
+def _speculation(given: dict[str, Any]) -> Speculation | None:
+    """The record of the flags of speculative decoding; None where no method is asked for.
+
+    Raises:
+        InputError: one line.
+    """
+    own = {flag.field: given.pop(NESTED + flag.field) for flag in SPECULATION}
+    if own["method"] is not None:
+        return _build(Speculation, SPECULATION, own)
+    fields = Speculation.model_fields
+    for flag in SPECULATION:
+        if own[flag.field] is not None and own[flag.field] != fields[flag.field].default:
+            raise InputError(f"{flag.names[0]}: needs --speculative-method, such as mtp or ngram")
+    return None
 
 
 def takes_case(command: Callable[..., Answer]) -> Callable[..., Answer]:
@@ -97,10 +152,12 @@ def takes_case(command: Callable[..., Answer]) -> Callable[..., Answer]:
     own = [p for p in signature.parameters.values() if p.name not in {"workload", "deployment"}]
     shared = [_parameter(flag, Workload) for flag in WORKLOAD]
     shared += [_parameter(flag, Deployment) for flag in DEPLOYMENT]
+    shared += [_parameter(flag, Speculation, NESTED) for flag in SPECULATION]
 
     def wrapped(**given: Any) -> Answer:
         workload = _build(Workload, WORKLOAD, given)
-        deployment = _build(Deployment, DEPLOYMENT, given)
+        speculation = _speculation(given)
+        deployment = _build(Deployment, DEPLOYMENT, given, speculation=speculation)
         return command(**given, workload=workload, deployment=deployment)
 
     keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]

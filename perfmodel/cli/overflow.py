@@ -25,7 +25,7 @@ def refuse_overflow(result: Estimate) -> None:
 def _kept_back(result: Estimate) -> str:
     """The share that may be used, where the user set it below the engine's own."""
     share = result.plan.deployment.gpu_memory_utilization or 1.0
-    return f"{share:g}" if share < result.plan.engine.gpu_memory_utilization else ""
+    return f"{share:g}" if share < result.plan.own_utilisation else ""
 
 
 def _without_room(result: Estimate) -> str:
@@ -35,7 +35,7 @@ def _without_room(result: Estimate) -> str:
         f"{binary(memory.activation_bytes)} and reserve {binary(memory.reserved_bytes)} per "
         f"GPU leave no room for a cache in {binary(memory.capacity_bytes)}"
     )
-    default = result.plan.engine.gpu_memory_utilization
+    default = result.plan.own_utilisation
     gain = (default - float(share or default)) * memory.capacity_bytes
     if share and float(memory.kv_room_bytes) + gain > 0:
         return f"{parts}: raise --gpu-memory-utilization from {share} ({default:g} would do)"

@@ -8,9 +8,11 @@ beyond it (scores in fp32, weights written out before a product) is time alone.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
+from perfmodel.inference.dequantise import dequantised
 from perfmodel.kernels.kernel_time import KernelTime
 from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.quantity import Quantity, maximum, where
@@ -116,9 +118,15 @@ class EngineDevice:
     device: DeviceModel
     kernels: Kernels
 
+    def base(self, operator: Operator) -> KernelTime:
+        """The device's time, with the widening of quantised values that nothing measured."""
+        rows = self.kernels.dequantise_rows
+        rate = clocks(self.device.hardware)
+        return dequantised(self.device, operator, self.device.time(operator), rows, rate)
+
     def time(self, operator: Operator) -> KernelTime:
         """Seconds of one execution; arrays broadcast."""
-        base = self.device.time(operator)
+        base = self.base(operator)
         work, compute, memory, network = adjusted(self.parts(operator, base), self.kernels)
         roof = self.roof(operator, base)
         time = maximum(work, roof) + base.launch_s
@@ -133,6 +141,14 @@ class EngineDevice:
             network_s=network,
             roof_s=roof,
         )
+
+    def launched(self, eager_where: Quantity) -> EngineDevice:
+        """The same device where some settings launch their kernels one by one."""
+        return EngineDevice(self.device.launched(eager_where), self.kernels)
+
+    def issue_s(self, execution: Literal["graph", "eager"]) -> float:
+        """Seconds from launch to launch of kernels without work."""
+        return self.device.issue_s(execution)
 
     def _accumulate(self, operator: Operator) -> float:
         """The listed peak over the peak with FP16 accumulation, where the engine uses it."""
@@ -211,11 +227,13 @@ class EngineDevice:
         # An absorbed MLA reads one latent for all heads, on tensor cores: no such limit there.
         limited = operator.phase == "decode" and not operator.latent
         rate = clocks(self.device.hardware) if limited else 0.0
+        # Such kernels take one query; several go through a prefill's, on tensor cores: no faster.
+        each = operator.flops / maximum(operator.queries, 1)
         return replace(
             parts,
             family="attention",
             compute_s=compute,
             memory_s=memory,
             work_s=parts.work_s * maximum(compute, memory) / larger,
-            flop_clocks_s=operator.flops / rate if rate else 0.0,
+            flop_clocks_s=each / rate if rate else 0.0,
         )

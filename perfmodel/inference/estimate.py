@@ -9,17 +9,25 @@ from typing import Any
 import numpy as np
 
 from perfmodel.errors import InputError
-from perfmodel.inference.engine_kernels import EngineDevice
+from perfmodel.inference.dequantise import dequantise_notes
+from perfmodel.inference.engine_kernels import EngineDevice, clocks
+from perfmodel.inference.execution import Started, how_started, kernels_of, launch_notes
+from perfmodel.inference.kv_checks import kv_notes
+from perfmodel.inference.layout import layout_notes
 from perfmodel.inference.memory import Memory, memory_use
-from perfmodel.inference.phase import Cost, Device, PhaseCost
+from perfmodel.inference.phase import Cost, Device, Launches, PhaseCost, join
+from perfmodel.inference.pipeline import bubble_share, decode_phase, decode_total, prefill_phase
 from perfmodel.inference.plan import Plan, make_plan
-from perfmodel.inference.steps import decode_all, decode_step, prefill
+from perfmodel.inference.price_book import PriceBook
+from perfmodel.inference.speculation.answer import Speculated
+from perfmodel.inference.speculation.rounds import Rounds, all_rounds, draft_prefill, mean_round
 from perfmodel.kernels.calibration import load_calibration
 from perfmodel.kernels.choice import GENERIC, choose_calibration
 from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.quantity import Array, Quantity, as_quantity
 from perfmodel.specs.base import Case
 from perfmodel.specs.deployment import Deployment
+from perfmodel.specs.engine_timing import Host
 from perfmodel.specs.hardware import Hardware, load_hardware
 from perfmodel.specs.loading import load_model
 from perfmodel.specs.model import Model
@@ -33,6 +41,8 @@ class Phase:
     cost: PhaseCost
     tokens: Quantity
     """Tokens that the phase processes over the whole deployment."""
+    started: Started | list[Started]
+    """How its kernels are started; a list over the settings of arrays."""
     ridge_point: float
     """FLOP/byte where the main arithmetic's peak meets the memory bandwidth."""
 
@@ -40,6 +50,15 @@ class Phase:
     def time_s(self) -> Quantity:
         """Seconds."""
         return self.cost.total.time_s
+
+    @property
+    def graphs_save_s(self) -> Quantity:
+        """What captured graphs save, or would save, against launching kernel by kernel.
+
+        Nothing where the host launches ahead of the device: there the kernels hide it.
+        """
+        paid = as_quantity((np.asarray(self.started) != "ahead").astype(np.float64))
+        return self.cost.total.graph_saves_s * paid
 
     @property
     def tokens_per_s(self) -> Quantity:
@@ -59,11 +78,14 @@ class Estimate:
     """What turned work into time: the datasheet's roof, or a calibration's origin and stack."""
     prefill: Phase
     decode: Phase
-    """The decode step at the mean context."""
+    """The decode step at the mean context; with speculation a round, the draft's part first."""
     decode_total: Cost
-    """All output − 1 decode steps."""
+    """All decode steps or rounds, which give the output − 1 tokens after the first."""
     memory: Memory
     warnings: tuple[str, ...]
+    roofline_only: bool = False
+    speculation: Speculated | None = None
+    """What speculative decoding gains here; None without it."""
 
     @property
     def ttft_s(self) -> Quantity:
@@ -123,25 +145,34 @@ class Estimate:
         return ends[name]
 
 
-def _warnings(model: Model, workload: Workload, plan: Plan, memory: Memory) -> tuple[str, ...]:
-    notes = list(plan.notes)
+def _warnings(
+    model: Model,
+    workload: Workload,
+    plan: Plan,
+    memory: Memory,
+    bubbles: dict[str, Quantity],
+) -> tuple[str, ...]:
+    notes = [*plan.notes, *launch_notes(plan, workload)]
     longest = int(np.max(np.asarray(workload.prompt + workload.output)))
     if model.max_positions is not None and longest > model.max_positions:
         notes.append(
             f"{longest:,} tokens exceed the {model.max_positions:,} that {model.name} was made for"
         )
     budget = plan.limits.max_num_batched_tokens
-    new = plan.replica_sequences(workload) * (workload.prompt - workload.cached_prefix)
+    new = plan.replica_sequences(workload) * workload.new_tokens
     if workload.prefill_chunk is None and np.any(np.asarray(new) > budget):
         notes.append(
             f"prefill is priced as one pass; {plan.engine.name} takes at most {budget} tokens a "
             "step, and --prefill-chunk prices such steps"
         )
-    if plan.parallel.pp > 1:
+    verified = (1 + plan.drafted) * plan.replica_sequences(workload)
+    if plan.draft is not None and np.any(np.asarray(verified) > budget):
         notes.append(
-            f"one batch passes the {plan.parallel.pp} pipeline stages in turn: latency is right, "
-            "throughput with several batches in flight is higher"
+            f"verification is priced as one step; {plan.engine.name} takes at most {budget} tokens "
+            "a step, drafted ones included"
         )
+    notes += layout_notes(plan.deployment, bubbles)
+    notes += kv_notes(plan.deployment, plan.engine.name)
     if not np.all(memory.fits):
         notes.append("what doesn't fit can't be run, whatever its times")
     return tuple(notes)
@@ -169,10 +200,33 @@ def _record(given: Any, kind: type[Case]) -> Any:
 def device_model(hardware: Hardware, plan: Plan, *, roofline_only: bool = False) -> DeviceModel:
     """The device with the best calibration it has: its own, a relative's, or the generic one."""
     if roofline_only:
-        return DeviceModel(hardware, None)
+        return DeviceModel(hardware, None, gpus_per_node=plan.deployment.gpus_per_node)
     stack = plan.deployment.stack or plan.engine.stack
     choice = None if stack == GENERIC else choose_calibration(hardware, stack)
-    return DeviceModel(hardware, load_calibration(), plan.deployment.execution, choice)
+    return DeviceModel(
+        hardware,
+        load_calibration(),
+        plan.deployment.execution or "graph",
+        choice,
+        attention=plan.flash,
+        launch_us=plan.engine.graph.launch_us,
+        gpus_per_node=plan.deployment.gpus_per_node,
+    )
+
+
+def _running(
+    hardware: Hardware, plan: Plan, *, roofline_only: bool
+) -> tuple[DeviceModel, Launches, Host | None]:
+    device = device_model(hardware, plan, roofline_only=roofline_only)
+    if roofline_only:
+        return device, device, None
+    return device, EngineDevice(device, kernels_of(plan)), plan.engine.host
+
+
+def running_device(result: Estimate) -> tuple[Device, Host | None]:
+    """What priced an estimate: the device under its engine, and the engine's host."""
+    _, runs, host = _running(result.hardware, result.plan, roofline_only=result.roofline_only)
+    return runs, host
 
 
 def estimate(
@@ -182,6 +236,7 @@ def estimate(
     deployment: Deployment | None = None,
     *,
     roofline_only: bool = False,
+    prices: PriceBook | None = None,
 ) -> Estimate:
     """Predict latency, throughput and memory of serving one batch.
 
@@ -191,6 +246,7 @@ def estimate(
         workload: batch, prompt and output; numbers or arrays that broadcast.
         deployment: parallel layout, formats and engine settings.
         roofline_only: the datasheet's roof, without calibration, launch cost, engine or host.
+        prices: prices of operators that earlier estimates asked for, and this one adds to.
 
     Raises:
         InputError: one line that names the wrong field and what would do.
@@ -199,13 +255,26 @@ def estimate(
     hardware = hardware if isinstance(hardware, Hardware) else load_hardware(hardware)
     workload = _record(workload, Workload)
     plan = make_plan(model, hardware, workload, _record(deployment, Deployment))
-    device = device_model(hardware, plan, roofline_only=roofline_only)
-    runs: Device = device
-    host = None
-    if not roofline_only:
-        runs, host = EngineDevice(device, plan.engine.kernels), plan.engine.host
+    model = plan.model
+    device, runs, host = _running(hardware, plan, roofline_only=roofline_only)
+    if prices is not None:
+        runs = prices.of(runs)
     memory = memory_use(model, hardware, workload, plan)
-    new_tokens = workload.batch * (workload.prompt - workload.cached_prefix)
+    costs = () if roofline_only else tuple(dequantise_notes(plan, device, clocks(hardware)))
+    first = prefill_phase(model, workload, plan, runs, host)
+    step = decode_phase(model, workload, plan, runs, host)
+    bubbles = {"prefill": bubble_share(first), "decode": bubble_share(step)}
+    speculated, tokens = None, workload.batch
+    if plan.draft is None:
+        total = decode_total(model, workload, plan, runs, host)
+    else:
+        rounds = Rounds(model, plan, plan.draft, runs, host)
+        plain, step = step.total, mean_round(rounds, workload)
+        speculated = Speculated(rounds, workload, plain, step, memory.max_sequences)
+        first = join(first, draft_prefill(rounds, workload))
+        total = all_rounds(rounds, workload)
+        tokens = workload.batch * speculated.expected_tokens
+    new_tokens = workload.batch * workload.new_tokens
     ridge = _ridge_point(plan, device)
     return Estimate(
         model=model,
@@ -213,9 +282,11 @@ def estimate(
         workload=workload,
         plan=plan,
         calibration=device.label,
-        prefill=Phase(prefill(model, workload, plan, runs, host), new_tokens, ridge),
-        decode=Phase(decode_step(model, workload, plan, runs, host), workload.batch, ridge),
-        decode_total=decode_all(model, workload, plan, runs, host),
+        prefill=Phase(first, new_tokens, how_started(plan, workload, "prefill"), ridge),
+        decode=Phase(step, tokens, how_started(plan, workload, "decode"), ridge),
+        decode_total=total,
         memory=memory,
-        warnings=_warnings(model, workload, plan, memory),
+        warnings=_warnings(model, workload, plan, memory, bubbles) + costs,
+        roofline_only=roofline_only,
+        speculation=speculated,
     )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 from perfmodel.errors import InputError
-from perfmodel.operators.format_bytes import BASE, Formats, Product
+from perfmodel.inference.format_notes import format_notes
+from perfmodel.operators.format_bytes import BASE, WIDE_CACHE, Formats, Product
+from perfmodel.operators.gguf import gguf_file
+from perfmodel.specs.cache_formats import CacheFormat, cache_format
 from perfmodel.specs.deployment import Deployment
-from perfmodel.specs.formats import Arithmetic, NumberFormat, number_format
+from perfmodel.specs.formats import FILE_TYPES, Arithmetic, NumberFormat, number_format
 from perfmodel.specs.hardware import Hardware
-from perfmodel.specs.model import CheckpointFormat, Model, MoeFfn, Scheme
+from perfmodel.specs.model import CheckpointFormat, Model, Scheme
 
 WIDER: dict[Arithmetic, Arithmetic] = {
     "fp4": "bf16",
@@ -42,7 +44,10 @@ def supported(arithmetic: Arithmetic, hardware: Hardware) -> Arithmetic:
     return tried
 
 
-ROLES: tuple[Literal["linear", "expert", "head"], ...] = ("linear", "expert", "head")
+Role = Literal["linear", "expert", "head", "embedding"]
+ROLES: tuple[Role, ...] = ("linear", "expert", "head", "embedding")
+SENT = ("bf16", "fp16", "fp8", "fp8_channel", "fp8_block", "int8")
+"""Formats that messages between GPUs are sent in, beside whole numbers in groups."""
 
 
 def _own_format(name: str, checkpoint: CheckpointFormat) -> bool:
@@ -54,8 +59,12 @@ def _own_format(name: str, checkpoint: CheckpointFormat) -> bool:
         return False
     if name.strip().lower() == checkpoint.weights:
         return True
+    if name.strip().lower() in FILE_TYPES:
+        return False
     chosen = number_format(name, "--weights").name
     own = checkpoint.weights
+    if chosen == "int8_wo" and own.startswith("int8") and checkpoint.activations == BASE.name:
+        return True
     return chosen == own or (chosen in KINDS and own.startswith(f"{chosen}_"))
 
 
@@ -119,38 +128,45 @@ def _arithmetic(weights: NumberFormat, inputs: NumberFormat, hardware: Hardware)
     return supported(wider.arithmetic, hardware)
 
 
-def _cache(deployment: Deployment, checkpoint: CheckpointFormat | None) -> NumberFormat:
+def _cache(deployment: Deployment, checkpoint: CheckpointFormat | None) -> CacheFormat:
     """The format of the cache: as stated, else the checkpoint's, else 16 bits."""
     if deployment.kv_cache != "auto":
-        return number_format(deployment.kv_cache, "--kv-cache-dtype")
+        return cache_format(deployment.kv_cache, "--kv-cache-dtype")
     stated = checkpoint.kv_cache if checkpoint else None
-    return BASE if stated is None else number_format(stated, "kv_cache_scheme")
+    return WIDE_CACHE if stated is None else cache_format(stated, "kv_cache_scheme")
+
+
+def _communication(deployment: Deployment) -> NumberFormat:
+    """What goes over links between GPUs; 16 bits where nothing is stated."""
+    if deployment.communication == "auto":
+        return BASE
+    stated = deployment.communication
+    chosen = None if stated.lower() in FILE_TYPES else number_format(stated, "--comm-dtype")
+    if chosen is None or not (chosen.name in SENT or chosen.name.startswith(("int8_", "int4"))):
+        raise InputError(
+            f"--comm-dtype: no exchange sends {stated:.40}; allowed: {', '.join(SENT)}, "
+            "or whole numbers in groups, such as int8_g128, int4_g32"
+        )
+    return chosen
 
 
 def _exceptions(model: Model) -> set[Scheme]:
     return {scheme for layer in set(model.layers) for _, scheme in layer.stored}
 
 
-def _format_notes(
-    model: Model, hardware: Hardware, formats: Formats, checkpoint: CheckpointFormat | None
-) -> Iterator[str]:
-    used = [formats.product("linear"), *formats.schemes.values()]
-    if any(isinstance(layer.ffn, MoeFfn) for layer in model.layers):
-        used.append(formats.product("expert"))
-    base = formats.base_arithmetic
-    widened = (p.stored.name for p in used if p.stored.bits < BASE.bits and p.arithmetic == base)
-    for name in dict.fromkeys(widened):
-        yield f"{name} weights are widened and multiplied in {base} on {hardware.name}"
-    if base != "bf16":
-        yield f"{hardware.name} has no bf16 multiply-add: {base} is used"
-    if checkpoint is not None:
-        yield from checkpoint.notes
+def as_stored(model: Model, deployment: Deployment) -> Model:
+    """``model`` with the formats of the GGUF file that ``--weights`` names, else as it is."""
+    kind = deployment.weights.strip().lower()
+    own = model.checkpoint is not None and model.checkpoint.weights == kind
+    return gguf_file(model, kind) if kind in FILE_TYPES and not own else model
 
 
 def resolve_formats(
     model: Model, hardware: Hardware, deployment: Deployment
 ) -> tuple[Formats, str, tuple[str, ...]]:
     """The formats of every role, the name of the whole, and what to tell the user.
+
+    ``model`` is what `as_stored` gave.
 
     Raises:
         InputError: a format that neither checkpoint, chip nor kernels know.
@@ -165,12 +181,17 @@ def resolve_formats(
     def product(scheme: Scheme) -> Product:
         weights = stored[scheme]
         taken = _inputs(scheme, weights, hardware) if inputs is None else inputs
+        if hardware.peak(taken.arithmetic) is None:
+            taken = BASE
         return Product(weights, taken, _arithmetic(weights, taken, hardware))
 
     formats = Formats(
         roles={role: product(scheme) for role, scheme in roles.items()},
         schemes={scheme: product(scheme) for scheme in exceptions},
         cache=_cache(deployment, checkpoint),
+        communication=_communication(deployment),
         base_arithmetic=supported("bf16", hardware),
     )
-    return formats, name, tuple(_format_notes(model, hardware, formats, checkpoint))
+    stated = {scheme.activations or BASE.name for scheme in schemes}
+    wanted = inputs.name if inputs else next((n for n in sorted(stated) if n != BASE.name), None)
+    return formats, name, tuple(format_notes(model, hardware, formats, checkpoint, wanted))

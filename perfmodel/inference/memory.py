@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.errors import InputError
 from perfmodel.inference.activations import (
     activation_peak_bytes,
     fixed_peak_bytes,
     most_sequences,
 )
+from perfmodel.inference.kv_store import Held, KvStore, stated_length
+from perfmodel.inference.memory_rule import Reserve
 from perfmodel.inference.plan import Plan
-from perfmodel.operators.cache import STATE_BYTES, Allocate, as_stored, cache_bytes, state_bytes
-from perfmodel.operators.quantity import Quantity, as_quantity, is_array, round_up
-from perfmodel.operators.sharding import local_layer, stage_layers
-from perfmodel.operators.stored_weights import stage_weight_bytes
+from perfmodel.inference.stages import stage_weights
+from perfmodel.operators.cache import cache_bytes
+from perfmodel.operators.quantity import Quantity, as_quantity, is_array, where
 from perfmodel.specs.hardware import Hardware
 from perfmodel.specs.model import Layer, Model
 from perfmodel.specs.workload import LARGEST, Workload
@@ -47,6 +47,10 @@ class Memory:
     """Growth per token and sequence on this GPU, below any window."""
     stage: int
     """The pipeline stage described: the one with the least room."""
+    kv_outside_bytes: Quantity = 0.0
+    """Keys and values of the batch in host memory or on an SSD."""
+    weights_outside_bytes: float = 0.0
+    """Weights in host memory."""
 
     @property
     def kv_room_bytes(self) -> Quantity:
@@ -60,58 +64,20 @@ class Memory:
         return self.weights_bytes + self.kv_bytes + self.activation_bytes + self.reserved_bytes
 
 
-def _stated_length(plan: Plan, model: Model) -> int | None:
-    """The longest sequence that the engine takes, where something says it.
-
-    As stated, what a contiguous layout reserves, or the rows of a table of learned positions.
-    """
-    stated = plan.deployment.max_model_len
-    reserved = plan.deployment.kv_layout == "contiguous" or model.position_rows
-    if stated is None and reserved:
-        return model.max_positions or model.position_rows or None
-    return stated
-
-
-def _check_length(plan: Plan, tokens: Quantity) -> None:
-    stated = plan.deployment.max_model_len
-    longest = int(np.max(np.asarray(tokens)))
-    if stated is not None and stated < longest:
-        raise InputError(
-            f"--max-model-len: {stated} is less than the {longest} tokens of --prompt and --output"
-        )
-
-
-def allocator(plan: Plan, model: Model, tokens: Quantity) -> Allocate:
-    """How the deployment's KV layout sets tokens aside.
-
-    Raises:
-        InputError: the contiguous layout reserves less than a sequence needs.
-    """
-    deployment = plan.deployment
-    _check_length(plan, tokens)
-    if deployment.kv_layout == "flat":
-        return as_stored
-    if deployment.kv_layout == "paged":
-        block = deployment.block_size or 1
-        return lambda stored, window: round_up(stored, block)
-    length = _stated_length(plan, model)
-    if length is None:
-        raise InputError(
-            f"--max-model-len: the contiguous layout reserves it, and {model.name} states none"
-        )
-
-    def reserve(stored: Quantity, window: int | None) -> Quantity:
-        size = length if window is None else min(length, window)
-        return as_quantity(np.full(np.shape(stored), size))
-
-    return reserve
-
-
 @dataclass(frozen=True, slots=True)
 class _Stage:
     index: int
     layers: tuple[Layer, ...]
     weights_bytes: float
+    host_bytes: float
+    """Weights that lie in host memory."""
+    draft_layers: tuple[Layer, ...] = ()
+    """Layers of the draft, whose cache lies beside that of the stage's own."""
+
+    @property
+    def cached_layers(self) -> tuple[Layer, ...]:
+        """All layers that keep a cache on this GPU."""
+        return self.layers + self.draft_layers
 
 
 def outside_bytes(plan: Plan) -> float:
@@ -120,20 +86,22 @@ def outside_bytes(plan: Plan) -> float:
     return GIB * (outside.one_gpu if plan.parallel.gpus == 1 else outside.several_gpus)
 
 
+def reserve(hardware: Hardware, plan: Plan) -> Reserve:
+    """The device's memory under the engine's rule."""
+    share = plan.deployment.gpu_memory_utilization or 1.0
+    rule = plan.engine.memory_rule
+    return Reserve(rule, share, float(hardware.capacity_bytes), outside_bytes(plan))
+
+
 def _stages(model: Model, plan: Plan) -> list[_Stage]:
+    """Each stage with the weights that stay on the device; the draft's on its only one."""
+    away, draft = plan.offload.weights_bytes, plan.draft
+    more = 0.0 if draft is None else draft.weights_bytes
+    layers_beside = () if draft is None else draft.layers
     stages = []
-    for index, whole in enumerate(stage_layers(model, plan.parallel.pp)):
-        layers = tuple(local_layer(layer, plan.parallel) for layer in whole)
-        weights = stage_weight_bytes(
-            model,
-            layers,
-            plan.formats,
-            plan.parallel,
-            first=index == 0,
-            last=index == plan.parallel.pp - 1,
-            expert_multiple=plan.engine.mxfp4_expert_multiple,
-        )
-        stages.append(_Stage(index, layers, weights))
+    for index, (layers, weights) in enumerate(stage_weights(model, plan)):
+        here = max(0.0, weights - away) if away else weights
+        stages.append(_Stage(index, layers, here + more, min(away, weights), layers_beside))
     return stages
 
 
@@ -168,29 +136,23 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     Raises:
         InputError: a reserved or stated length that is too short for the sequences.
     """
-    cache = plan.formats.cache
     tokens = as_quantity(workload.prompt + workload.output)
     sequences = plan.replica_sequences(workload)
     stages = _stages(model, plan)
-    allocate = allocator(plan, model, tokens)
-    utilisation = plan.deployment.gpu_memory_utilization or 1.0
-    usable = utilisation * hardware.capacity_bytes - outside_bytes(plan)
+    store = KvStore(model, plan, workload)
+    keeps = reserve(hardware, plan)
     activation = activation_peak_bytes(model, workload, plan)
-
-    def demand(stage: _Stage, length: Quantity, of: Allocate) -> Quantity:
-        states = state_bytes(stage.layers, STATE_BYTES[model.state_dtype])
-        return states + cache_bytes(stage.layers, length, cache, of)
 
     def spare(stage: _Stage, length: Quantity) -> Quantity:
         """What is left beside everything; negative where it doesn't fit."""
-        room = usable - activation - stage.weights_bytes
-        return room - sequences * demand(stage, length, allocate)
+        room = keeps.room_bytes(stage.weights_bytes, activation)
+        return room - store.held(stage.cached_layers, length).of(sequences)
 
     tightest = min(stages, key=lambda s: float(np.min(spare(s, tokens))))
     shape = np.shape(spare(tightest, tokens))
-    beside = usable - fixed_peak_bytes(model, workload, plan)
+    fixed = fixed_peak_bytes(model, workload, plan)
     most = [
-        most_sequences(beside - s.weights_bytes, demand(s, tokens, allocate), model, plan)
+        _most(keeps, s.weights_bytes, fixed, store.held(s.cached_layers, tokens), model, plan)
         for s in stages
     ]
 
@@ -200,16 +162,38 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
         return fitting
 
     fits = fits_at(tokens)
+    held = store.held(tightest.cached_layers, tokens)
     return Memory(
         weights_bytes=tightest.weights_bytes,
-        kv_bytes=sequences * demand(tightest, tokens, allocate),
-        kv_stored_bytes=sequences * demand(tightest, tokens, as_stored),
+        kv_bytes=held.of(sequences),
+        kv_stored_bytes=store.held(tightest.cached_layers, tokens, stored=True).of(sequences),
         activation_bytes=activation,
-        reserved_bytes=(1 - utilisation) * hardware.capacity_bytes + outside_bytes(plan),
+        reserved_bytes=keeps.reserved_bytes(tightest.weights_bytes, activation),
         capacity_bytes=hardware.capacity_bytes,
         fits=fits if fits.ndim else bool(fits),
         max_sequences=plan.parallel.dp * _floor(np.minimum.reduce(np.broadcast_arrays(*most))),
-        max_context=_longest(fits_at, shape, _stated_length(plan, model)),
-        kv_bytes_per_token=float(cache_bytes(tightest.layers, 1, cache)),
+        max_context=_longest(fits_at, shape, stated_length(plan, model)),
+        kv_bytes_per_token=_growth(tightest, plan),
         stage=tightest.index,
+        kv_outside_bytes=sequences * held.outside,
+        weights_outside_bytes=tightest.host_bytes,
     )
+
+
+def _growth(stage: _Stage, plan: Plan) -> float:
+    """Bytes that one more token takes on a GPU, below any window."""
+    cache = plan.formats.cache.model_copy(update={"recent": 0})
+    return float(cache_bytes(stage.cached_layers, 1, cache)) / plan.parallel.cache_shares
+
+
+def _most(
+    keeps: Reserve, weights: float, fixed: Quantity, held: Held, model: Model, plan: Plan
+) -> Quantity:
+    """Sequences of a replica that fit beside ``weights`` and the fixed peak, not rounded."""
+    alone = most_sequences(keeps, weights, fixed, held.each, model, plan)
+    if not np.any(np.asarray(held.common) > 0):
+        return alone
+    # From the second that finds the prefix on, each takes less, and the prefix itself stays.
+    each = held.each - held.hits * held.common
+    together = most_sequences(keeps, weights + held.common, fixed, each, model, plan)
+    return where(held.hits * np.asarray(alone) >= 1, together, alone)

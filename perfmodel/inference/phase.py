@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.inference.host import HOST_ROW, HostTime
+from perfmodel.inference.offload import SLOWEST, TRANSFER_ROW, Transfer
+from perfmodel.inference.overlap import exposed
 from perfmodel.kernels.kernel_time import Bound, KernelTime, bound_times
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, is_array, maximum
 from perfmodel.operators.record import Operator, Shape
@@ -20,6 +22,17 @@ class Device(Protocol):
 
     def time(self, operator: Operator) -> KernelTime:
         """Seconds of one execution."""
+
+
+@runtime_checkable
+class Launches(Device, Protocol):
+    """A device that knows what launching kernels takes, in a graph or one by one."""
+
+    def launched(self, eager_where: Quantity) -> Launches:
+        """The same device where some settings launch their kernels one by one."""
+
+    def issue_s(self, execution: Literal["graph", "eager"]) -> float:
+        """Seconds from launch to launch of kernels without work."""
 
 
 BOUNDS: tuple[Bound, ...] = ("compute", "memory", "network", "launch")
@@ -42,6 +55,12 @@ class Cost:
     memory_bound_s: Quantity = 0.0
     network_bound_s: Quantity = 0.0
     launch_bound_s: Quantity = 0.0
+    launches: Quantity = 0
+    """Kernels started."""
+    graph_saves_s: Quantity = 0.0
+    """What starting them in captured graphs saves, or would save, against one by one."""
+    reread_bytes: Quantity = 0.0
+    """Device-memory traffic beyond ``bytes``: keys and values that tiles read again."""
 
     def __add__(self, other: Cost) -> Cost:
         """Field by field.
@@ -52,6 +71,11 @@ class Cost:
         return Cost(
             **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)}
         )
+
+    def scaled(self, time: Quantity, work: Quantity) -> Cost:
+        """Times multiplied by ``time``, FLOPs and bytes by ``work``."""
+        factor = {f.name: time if f.name.endswith("_s") else work for f in fields(Cost)}
+        return Cost(**{name: getattr(self, name) * by for name, by in factor.items()})
 
     @property
     def bytes(self) -> Quantity:
@@ -138,6 +162,9 @@ def operator_cost(operator: Operator, kernel: KernelTime, mask: Array | None) ->
         "cache_bytes": operator.cache_bytes,
         "activation_bytes": operator.activation_bytes,
         "wire_bytes": operator.wire_bytes,
+        "launches": kernel.launches,
+        "graph_saves_s": kernel.saves_s,
+        "reread_bytes": kernel.reread_bytes,
     } | {f"{name}_bound_s": seconds for name, seconds in limits.items()}
     totals = {name: total_of(value, operator.count, mask) for name, value in values.items()}
     return OperatorCost(
@@ -156,21 +183,40 @@ def phase_cost(
     device: Device,
     mask: Array | None = None,
     host: HostTime | None = None,
+    overlap: float = 0.0,
+    transfer: Transfer | None = None,
 ) -> PhaseCost:
-    """Price and sum the operators of a phase, and the host's time in each step of it."""
+    """Price and sum the operators of a phase, the host's time in each step of it, and transfers.
+
+    ``overlap``: the share of the exchanges that may run behind other kernels (`exposed`).
+    """
+    priced = exposed([(operator, device.time(operator)) for operator in operators], overlap)
+    return sum_cost(priced, mask, host, transfer)
+
+
+def sum_cost(
+    priced: Iterable[tuple[Operator, KernelTime]],
+    mask: Array | None = None,
+    host: HostTime | None = None,
+    transfer: Transfer | None = None,
+) -> PhaseCost:
+    """Sum priced operators, with the host's time in each step and what each step transfers."""
     rows = []
     step_s: Quantity = 0.0
-    for operator in operators:
-        kernel = device.time(operator)
+    launches = 0
+    for operator, kernel in priced:
         step_s = step_s + operator.count * kernel.time_s
+        launches += operator.count * kernel.launches
         rows.append(operator_cost(operator, kernel, mask))
     if host is not None:
-        rows.append(_host_cost(host, step_s, mask))
+        rows.append(_host_cost(host, step_s, launches, mask))
+    if transfer is not None:
+        rows.append(_transfer_cost(transfer, step_s, mask))
     return PhaseCost(tuple(rows), sum((row.cost for row in rows), Cost()))
 
 
-def _host_cost(host: HostTime, step_s: Quantity, mask: Array | None) -> OperatorCost:
-    seconds = total_of(host.added_s(step_s), 1, mask)
+def _host_cost(host: HostTime, step_s: Quantity, launches: int, mask: Array | None) -> OperatorCost:
+    seconds = total_of(host.added_s(step_s, launches), 1, mask)
     spread = host.host.spread
     cost = Cost(
         time_s=seconds, low_s=seconds / spread, high_s=seconds * spread, launch_bound_s=seconds
@@ -183,6 +229,52 @@ def _host_cost(host: HostTime, step_s: Quantity, mask: Array | None) -> Operator
         source=f"engine {host.engine}",
         cost=cost,
     )
+
+
+def _transfer_cost(transfer: Transfer, step_s: Quantity, mask: Array | None) -> OperatorCost:
+    seconds = total_of(transfer.added_s(step_s), 1, mask)
+    moved = total_of(transfer.bytes, 1, mask)
+    shape: Shape = {"kv_in": transfer.kv_in, "kv_out": transfer.kv_out,
+                    "weights_in": transfer.weights_in}  # fmt: skip
+    cost = Cost(
+        time_s=seconds,
+        low_s=seconds,
+        high_s=SLOWEST * seconds,
+        roof_s=seconds,
+        wire_bytes=moved,
+        network_bound_s=seconds,
+    )
+    return OperatorCost(
+        name=TRANSFER_ROW,
+        count=1,
+        shape=shape if mask is None else _first_step(shape),
+        arithmetic="none",
+        source="assumed",
+        cost=cost,
+        steps=1 if mask is None else _steps(mask),
+    )
+
+
+def mean(first: PhaseCost, second: PhaseCost, share: Quantity) -> PhaseCost:
+    """The same operators at other sizes, ``share`` of the time as ``first``, else as ``second``."""
+
+    def between(a: Quantity, b: Quantity) -> Quantity:
+        return share * a + (1 - share) * b
+
+    def blend(a: Cost, b: Cost) -> Cost:
+        return Cost(**{f.name: between(getattr(a, f.name), getattr(b, f.name))
+                       for f in fields(Cost)})  # fmt: skip
+
+    rows = tuple(
+        replace(
+            a,
+            shape={name: between(size, b.shape[name]) for name, size in a.shape.items()},
+            cost=blend(a.cost, b.cost),
+            steps=between(a.steps, b.steps),
+        )
+        for a, b in zip(first.operators, second.operators, strict=True)
+    )
+    return PhaseCost(rows, blend(first.total, second.total))
 
 
 def add(first: PhaseCost, second: PhaseCost) -> PhaseCost:

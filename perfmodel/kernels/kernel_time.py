@@ -26,13 +26,19 @@ class KernelTime:
     compute_s: Quantity
     memory_s: Quantity
     network_s: Quantity
-    launch_s: float
+    launch_s: Quantity
     roof_s: Quantity
     """The same work at the datasheet's peaks: no device does it faster."""
     source: str
     """Where the number comes from: datasheet and the origin of the calibration."""
     latency_s: Quantity | None = None
     """Time that is neither arithmetic nor traffic, where it limits; None: the launch."""
+    launches: int = 1
+    """Kernels started: 0 for a pass inside another kernel."""
+    saves_s: float = 0.0
+    """What starting it in a captured graph saves, or would save, against a launch by itself."""
+    reread_bytes: Quantity = 0.0
+    """Device-memory traffic beyond the operator's bytes: what a kernel's tiles read again."""
 
 
 def bound_times(kernel: KernelTime) -> dict[Bound, Quantity]:

@@ -21,7 +21,8 @@ from perfmodel.operators.record import (
     GroupedGemm,
     Operator,
 )
-from perfmodel.specs.formats import number_format
+from perfmodel.specs.cache_formats import cache_format
+from perfmodel.specs.formats import NumberFormat, number_format
 
 BLIND = 3.0
 """MLA was measured under a host's floor of 140 to 340 µs, which a step doesn't have: its times
@@ -68,10 +69,30 @@ def variant(form: Form, changes: Mapping[str, object] | None) -> Form:
     return made
 
 
-def _stored_bytes(name: str) -> float:
-    f = number_format(name)
+def _format_bytes(f: NumberFormat) -> float:
     per_block = f.scale_bits + f.zero_bits
-    return (f.bits + (per_block / (f.block * f.block_rows) if f.grouping == "block" else 0)) / 8
+    grouped = f.grouping in {"block", "tokens"}
+    return (f.bits + (per_block / (f.block * f.block_rows) if grouped else 0)) / 8
+
+
+def _stored_bytes(name: str) -> float:
+    return _format_bytes(number_format(name))
+
+
+def _cache_bytes(op: Attention) -> float:
+    """Bytes of an element of the cache, the mean of keys and values; MLA's are its keys."""
+    stored = cache_format(op.cache_format)
+    keys = op.qk_dim
+    values = 0 if op.latent and op.kv_heads == 1 else op.value_dim
+    total = keys * _format_bytes(stored.keys) + values * _format_bytes(stored.values)
+    return total / (keys + values)
+
+
+def weight_only_set(name: str) -> str:
+    """The measured set of weights in the format ``name`` that are widened on the way."""
+    if name.startswith("int"):
+        return f"{name.split('_', maxsplit=1)[0]}_wo"
+    return f"{name}_wo"
 
 
 def gemm_request(op: Gemm, known: Collection[str] = ()) -> Request:
@@ -84,9 +105,12 @@ def gemm_request(op: Gemm, known: Collection[str] = ()) -> Request:
     cold: dict[str, object] = {"warm": False, "quantises_input": False, "waits_for_host": False}
     if op.arithmetic in {"bf16", "fp16"}:
         widened = op.weight_format not in WIDE
-        own = f"gemm.{op.weight_format}_wo"
+        own = f"gemm.{weight_only_set(op.weight_format)}"
         if widened and own in known:
-            return Request(own, shapes, changes=cold)
+            if own == f"gemm.{op.weight_format}_wo":
+                return Request(own, shapes, changes=cold)
+            cold["weight_bytes"] = _stored_bytes(op.weight_format)
+            return Request(own, shapes, changes=cold, corrected=False)
         if widened:
             cold["weight_bytes"] = _stored_bytes(op.weight_format)
         return Request("gemm.bf16", shapes, changes=cold, corrected=not widened)
@@ -99,7 +123,7 @@ def attention_request(op: Attention) -> Request | None:
         return None
     wide = op.cache_format in WIDE
     cache = "bf16" if wide else "fp8"
-    width = 2.0 if wide else _stored_bytes(op.cache_format)
+    width = 2.0 if wide else _cache_bytes(op)
     shapes: dict[str, Quantity] = {"batch": op.sequences, "heads": op.heads, "kv_bytes": width}
     bare = {"hosted": False}
     if op.latent and op.kv_heads == 1:
@@ -131,6 +155,8 @@ def experts_request(op: GroupedGemm, known: Collection[str] = ()) -> Request:
     wide = op.arithmetic in {"bf16", "fp16"} and op.weight_format in WIDE
     names = {"mxfp4": "w4a16_mxfp4", "int4": "int4_wo"}
     name = "bf16" if wide else names.get(op.weight_format, op.weight_format)
+    grouped = op.weight_format.startswith("int4_") and op.arithmetic in {"bf16", "fp16"}
+    name = "int4_wo" if grouped else name  # its kernel takes any group
     shapes: dict[str, Quantity] = {
         "tokens": maximum(layer.tokens, 1),
         "hidden": layer.hidden,
@@ -143,11 +169,13 @@ def experts_request(op: GroupedGemm, known: Collection[str] = ()) -> Request:
         "gated": float(layer.gated),
         "routing": UNIFORM,
     }
+    if layer.skew:
+        shapes["skew"] = layer.skew
     whole = layer.hidden * layer.width * (3 if layer.gated else 2) / layer.tp
     share, cold = op.n * op.k / whole, {"cold": True}
     if name == "fp8" and "experts.fp8" not in known and "experts.fp8_block" in known:
         return Request("experts.fp8_block", shapes, share, cold, False, prepare=with_load)
-    return Request(f"experts.{name}", shapes, share, cold, prepare=with_load)
+    return Request(f"experts.{name}", shapes, share, cold, not grouped, prepare=with_load)
 
 
 def grouped_request(op: GroupedGemm) -> Request:

@@ -6,7 +6,7 @@ This is the one interface between work and time. A better model of a family repl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -16,17 +16,17 @@ from perfmodel.errors import InputError
 from perfmodel.kernels.calibration import Calibration
 from perfmodel.kernels.calibration_file import LoadedSet, kernels_of, measured_nearest
 from perfmodel.kernels.choice import Choice, transfer_widens
+from perfmodel.kernels.flash import Flash
+from perfmodel.kernels.flash_time import flash_time
 from perfmodel.kernels.forms.base import Chip, Shapes
 from perfmodel.kernels.forms.gemm_stack import block_kernel
 from perfmodel.kernels.kernel_time import KernelTime
+from perfmodel.kernels.network import Network, between_nodes, mixed
 from perfmodel.kernels.requests import Request, flat_shapes, request_of, variant
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, maximum, where
-from perfmodel.operators.record import Collective, Elementwise, Operator
+from perfmodel.operators.record import Attention, Collective, Elementwise, Operator
 from perfmodel.specs.hardware import Hardware
 from perfmodel.units import MICROSECOND
-
-NODE_GPUS = 8
-"""GPUs of one server, which reach each other over PCIe where no faster link joins them."""
 
 LATENCY_BOUND = 3.0
 """A measured kernel that takes longer than so many roofs is limited by neither arithmetic nor
@@ -44,6 +44,14 @@ class DeviceModel:
     execution: Literal["graph", "eager"] = "graph"
     choice: Choice | None = None
     """Calibrated sets that price the families they cover; the shares price the rest."""
+    attention: Flash | None = None
+    """A FlashAttention by name; None: the kernel that was measured, or a fused one's shares."""
+    launch_us: float | None = None
+    """What a launch outside a graph adds beyond one inside; None: the calibration's."""
+    eager_where: Quantity = 0
+    """1 where kernels are launched one by one although the execution is ``graph``."""
+    gpus_per_node: int | None = None
+    """As of `Network`."""
 
     @property
     def label(self) -> str:
@@ -63,34 +71,59 @@ class DeviceModel:
             raise InputError(f"{self.hardware.name}: no peak for {arithmetic} in its profile")
         return peak
 
-    @property
-    def launch_s(self) -> float:
-        """Seconds that a launch adds to each kernel."""
+    def issue_s(self, execution: Literal["graph", "eager"]) -> float:
+        """Seconds from launch to launch of kernels without work, in a graph or one by one."""
         if self.calibration is None:
             return 0.0
-        own = None if self.choice is None else self.choice.calibrated.launch_s(self.execution)
+        own = None if self.choice is None else self.choice.calibrated.launch_s(execution)
         if own is not None:
             return own
         launch = self.calibration.launch
-        return MICROSECOND * (launch.graph_us if self.execution == "graph" else launch.eager_us)
+        return MICROSECOND * (launch.graph_us if execution == "graph" else launch.eager_us)
+
+    def launched(self, eager_where: Quantity) -> DeviceModel:
+        """The same device where some settings launch their kernels one by one."""
+        return replace(self, eager_where=eager_where)
+
+    @property
+    def _one_by_one(self) -> Quantity:
+        return 1 if self.execution == "eager" else self.eager_where
+
+    def _extra_s(self, measured: bool) -> float:
+        """What launching a kernel by itself adds to it; a measured time holds a graph's launch."""
+        if self.launch_us is not None and self.calibration is not None:
+            return MICROSECOND * self.launch_us
+        return self.issue_s("eager") - (0.0 if measured else self.issue_s("graph"))
+
+    @property
+    def launch_s(self) -> Quantity:
+        """Seconds that a launch adds to each kernel of assumed shares."""
+        return self.issue_s("graph") + self._one_by_one * self._extra_s(measured=False)
 
     def time(self, operator: Operator) -> KernelTime:
         """Seconds of one execution of ``operator``; arrays broadcast."""
+        if self.attention is not None and isinstance(operator, Attention):
+            return flash_time(self, operator, self.attention)
+        return self.own_kernel(operator)
+
+    def own_kernel(self, operator: Operator) -> KernelTime:
+        """`time` whatever attention kernel was asked for by name."""
         measured = self._calibrated(operator)
         if measured is not None:
             return measured
         if isinstance(operator, Collective):
-            return self._exchange(operator)
-        compute = self._compute_s(operator)
+            return self._wired(operator)
+        compute = self.compute_s(operator)
         memory = operator.bytes / self.hardware.memory_bandwidth
         roof = maximum(compute, memory)
+        starts = _starts(operator)
         if self.calibration is None:
-            return self._combine(compute, memory, 0.0, roof, 1.0)
+            return self.combine(compute, memory, 0.0, roof, 1.0, starts)
         share = self.calibration.families.of(operator)
         ends = (compute / share.compute, memory / share.memory)
-        return self._combine(*ends, 0.0, roof, share.spread)
+        return self.combine(*ends, 0.0, roof, share.spread, starts)
 
-    def _compute_s(self, operator: Operator) -> Quantity:
+    def compute_s(self, operator: Operator) -> Quantity:
         """Arithmetic at the peak; what counts no FLOPs needs none, whatever the chip multiplies."""
         if isinstance(operator, Collective | Elementwise):
             return 0.0
@@ -183,8 +216,9 @@ class DeviceModel:
     ) -> KernelTime:
         """A set's prediction with the roof beside it; an eager launch comes on top."""
         assert self.choice is not None  # noqa: S101
-        extra = self.launch_s if self.execution == "eager" else 0.0
-        compute = self._compute_s(operator)
+        starts, alone = _starts(operator), self._extra_s(measured=True)
+        extra = starts * self._one_by_one * alone
+        compute = self.compute_s(operator)
         memory = operator.bytes / self.hardware.memory_bandwidth
         network = operator.wire_bytes / link if link else 0.0
         roof = maximum(maximum(compute, memory), network)
@@ -204,36 +238,41 @@ class DeviceModel:
                 np.minimum(time, LATENCY_S),
                 0.0,
             ),
+            launches=starts,
+            saves_s=starts * alone,
         )
 
     def _inside_another(self) -> KernelTime:
         """An operator that a measured kernel does in the same pass."""
-        return KernelTime(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "in experts")
+        return KernelTime(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "in experts", launches=0)
+
+    @property
+    def network(self) -> Network:
+        """The ways between the GPUs."""
+        return Network(self.hardware, self.gpus_per_node)
 
     def wire_rate(self, span: int) -> tuple[float, bool]:
-        """Bytes/s per direction between ``span`` neighbouring GPUs; whether one node holds them.
+        """Bytes/s per direction between ``span`` GPUs, as `Network.wire_rate`."""
+        return self.network.wire_rate(span)
 
-        Over the link inside its domain, over PCIe inside a server, else over the network.
+    def _wired(self, operator: Collective) -> KernelTime:
+        """An exchange that no measured set covers."""
+        if operator.stages:
+            return self._hand_over(operator)
+        _, inside = self.wire_rate(operator.span)
+        if inside or operator.ranks_inside(self.network.node) == 1:
+            return self._exchange(operator)
+        return between_nodes(operator, self.network, self.time)
 
-        Raises:
-            InputError: the profile lacks the way that is needed.
-        """
-        hardware = self.hardware
-        if span <= hardware.link_domain:
-            return hardware.link_bandwidth, True
-        if span <= NODE_GPUS:
-            if hardware.pcie_bandwidth is None:
-                raise InputError(
-                    f"{hardware.name}: {span} GPUs need a way to each other, and the profile has "
-                    "neither a link for so many nor pcie.gb_s_per_direction"
-                )
-            return hardware.pcie_bandwidth, True
-        if hardware.network_bandwidth is None:
-            raise InputError(
-                f"{hardware.name}: {span} GPUs span several nodes, and the profile has no "
-                "network.gb_s_per_gpu"
-            )
-        return hardware.network_bandwidth, False
+    def _hand_over(self, operator: Collective) -> KernelTime:
+        """A send from stage to stage: inside a node, between nodes, or some of each."""
+        node = self.network.node
+        share = operator.hops_between(node)
+        near = min(2 * operator.span // operator.stages, node)
+        ways = [replace(operator, span=span, stages=0) for span in (near, 2 * node)]
+        if share in {0.0, 1.0}:
+            return self._exchange(ways[int(share)])
+        return mixed(self._exchange(ways[0]), self._exchange(ways[1]), share)
 
     def _exchange(self, operator: Collective) -> KernelTime:
         rate, inside = self.wire_rate(operator.span)
@@ -241,16 +280,24 @@ class DeviceModel:
         network = operator.wire_bytes / rate
         roof = maximum(network, memory)
         if self.calibration is None:
-            return self._combine(0.0, memory, network, roof, 1.0)
+            return self.combine(0.0, memory, network, roof, 1.0)
         own = self.calibration.collective
         share = own.link if inside else own.network
         latency = MICROSECOND * (own.link_latency_us if inside else own.network_latency_us)
-        return self._combine(0.0, memory, network / share + latency, roof, own.spread)
+        return self.combine(0.0, memory, network / share + latency, roof, own.spread)
 
-    def _combine(
-        self, compute: Quantity, memory: Quantity, network: Quantity, roof: Quantity, spread: float
+    def combine(
+        self,
+        compute: Quantity,
+        memory: Quantity,
+        network: Quantity,
+        roof: Quantity,
+        spread: float,
+        starts: int = 1,
     ) -> KernelTime:
-        time = maximum(maximum(compute, memory), network) + self.launch_s
+        """The largest of the parts, and the launch."""
+        launch = starts * self.launch_s
+        time = maximum(maximum(compute, memory), network) + launch
         return KernelTime(
             time_s=time,
             low_s=maximum(time / spread, roof),
@@ -258,7 +305,14 @@ class DeviceModel:
             compute_s=compute,
             memory_s=memory,
             network_s=network,
-            launch_s=self.launch_s,
+            launch_s=launch,
             roof_s=roof,
             source="datasheet roof" if self.calibration is None else self.calibration.origin,
+            launches=starts,
+            saves_s=starts * self._extra_s(measured=False),
         )
+
+
+def _starts(operator: Operator) -> int:
+    """Launches of an operator: none for a pass that joined its neighbour's kernel."""
+    return 0 if isinstance(operator, Elementwise) and operator.part_of == "joined" else 1

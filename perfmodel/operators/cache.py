@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from perfmodel.operators.format_bytes import BASE, vector_bytes
 from perfmodel.operators.quantity import Quantity, minimum
+from perfmodel.specs.cache_formats import CacheFormat, as_cache
 from perfmodel.specs.formats import NumberFormat
 from perfmodel.specs.model import (
     Attention,
@@ -31,16 +32,31 @@ INDEX_SCALE_BYTES = 4
 format of the main cache."""
 
 Recurrent = GatedDeltaNet | Mamba2 | Mamba1
+Stored = NumberFormat | CacheFormat
+"""A cache's format: one for keys and values, or one each."""
 
 
-def token_bytes(mixer: Mixer | None, cache: NumberFormat = BASE) -> float:
-    """Bytes of one token in one layer: keys and values, or MLA's latent and rotary key."""
+def token_bytes(mixer: Mixer | None, cache: Stored = BASE) -> float:
+    """Bytes of one token in one layer: keys and values, or MLA's latent and rotary key.
+
+    MLA's latent is stored as keys are. Tokens that stay in 16 bits for being the newest are apart
+    (`recent_bytes`).
+    """
+    stored = as_cache(cache)
     if isinstance(mixer, Attention):
-        keys = vector_bytes(cache, mixer.kv_heads, mixer.head_dim)
-        return keys + vector_bytes(cache, mixer.kv_heads, mixer.value_dim)
+        keys = vector_bytes(stored.keys, mixer.kv_heads, mixer.head_dim)
+        return keys + vector_bytes(stored.values, mixer.kv_heads, mixer.value_dim)
     if isinstance(mixer, LatentAttention):
-        return vector_bytes(cache, 1, mixer.kv_rank + mixer.rope_dim)
+        return vector_bytes(stored.keys, 1, mixer.kv_rank + mixer.rope_dim)
     return 0.0
+
+
+def recent_bytes(mixer: Mixer | None, cache: Stored, kept: Quantity) -> Quantity:
+    """What the newest of ``kept`` tokens take beyond the quantised size, in one layer."""
+    recent = as_cache(cache).recent
+    if not recent:
+        return 0.0
+    return minimum(kept, recent) * (token_bytes(mixer) - token_bytes(mixer, cache))
 
 
 def index_token_bytes(mixer: Mixer | None) -> float:
@@ -98,7 +114,7 @@ def as_stored(stored: Quantity, window: int | None) -> Quantity:
 def cache_bytes(
     layers: Iterable[Layer],
     context: Quantity,
-    cache: NumberFormat = BASE,
+    cache: Stored = BASE,
     allocate: Allocate = as_stored,
     cap: int | None = None,
 ) -> Quantity:
@@ -111,9 +127,10 @@ def cache_bytes(
     for mixer, count in Counter(layer.mixer for layer in layers).items():
         per_token = token_bytes(mixer, cache) + index_token_bytes(mixer)
         if per_token:
-            total = total + count * per_token * allocate(
-                kept_tokens(mixer, context, cap), layer_window(mixer)
-            )
+            kept = kept_tokens(mixer, context, cap)
+            newest = recent_bytes(mixer, cache, kept)
+            tokens = allocate(kept, layer_window(mixer))
+            total = total + count * (per_token * tokens + newest)
     return total
 
 
@@ -122,9 +139,7 @@ def state_bytes(layers: Iterable[Layer], element_bytes: float) -> float:
     return sum(layer_state_bytes(layer.mixer, element_bytes) for layer in layers)
 
 
-def kv_bytes_per_token(
-    model: Model, cache: NumberFormat = BASE, *, beyond_window: bool = False
-) -> float:
+def kv_bytes_per_token(model: Model, cache: Stored = BASE, *, beyond_window: bool = False) -> float:
     """Bytes that one token takes over all layers, an indexer's keys apart.
 
     ``beyond_window``: what one more token takes once every window is full; otherwise every
@@ -137,7 +152,7 @@ def kv_bytes_per_token(
     )
 
 
-def window_cap_bytes(model: Model, cache: NumberFormat = BASE) -> float:
+def window_cap_bytes(model: Model, cache: Stored = BASE) -> float:
     """Bytes that the layers with a window take at most, of one sequence."""
     return sum(
         token_bytes(layer.mixer, cache) * (layer_window(layer.mixer) or 0) for layer in model.layers

@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfmodel.operators.context import HALF, Context
+from perfmodel.operators.expert_routing import busiest, expected_experts
 from perfmodel.operators.mixers import named
 from perfmodel.operators.quantity import Quantity
 from perfmodel.operators.record import ExpertLayer, GroupedGemm, Operator
 from perfmodel.operators.weights import Weight, dense_weights, moe_weights
 from perfmodel.specs.model import DenseFfn, MoeFfn
 
-
-def expected_experts(experts: int, top_k: int, tokens: Quantity) -> Quantity:
-    """Distinct experts that ``tokens`` touch under uniform routing: E·(1 − (1 − k/E)^T).
-
-    >>> round(expected_experts(8, 2, 4), 2)  # 8·(1 − 0.75⁴)
-    5.47
-    """
-    return experts * (1 - (1 - top_k / experts) ** tokens)
+__all__ = ["dense_operators", "expected_experts", "moe_operators"]
 
 
 def dense_operators(
@@ -28,10 +22,13 @@ def dense_operators(
     up, down, *learned = dense_weights(f, c.hidden, prefix)
     yield from c.linear(up, shares=shares)
     constants = sum(c.vectors(weight) for weight in learned)
-    yield c.elementwise(
-        f"{prefix}.activation", HALF * up.columns, HALF * f.width, weight_bytes=constants
-    )
-    yield from c.linear(down)
+    name = f"{prefix}.activation"
+    if f.gated:
+        yield from c.gated(name, f.width, down, constants)
+    else:
+        written = c.written_bytes(down) * f.width
+        yield c.elementwise(name, HALF * up.columns, written, weight_bytes=constants)
+    yield from c.linear(down, after="written")
 
 
 def _grouped(
@@ -54,19 +51,40 @@ def _grouped(
     )
 
 
+def _over_mean(f: MoeFfn, c: Context) -> float:
+    """(token, expert) pairs of the busiest rank over the mean rank's."""
+    p = c.parallel
+    if p.expert_skew == 0 or p.ep == 1:
+        return 1.0
+    return busiest(f.experts * p.ep, f.top_k, p.ep, p.expert_skew).over_mean
+
+
+def _active_here(f: MoeFfn, c: Context, tokens: Quantity) -> Quantity:
+    """Experts of the busiest rank that get at least one of ``tokens`` tokens."""
+    p, everywhere = c.parallel, f.experts * c.parallel.ep
+    if p.expert_skew == 0 or p.ep == 1:
+        return expected_experts(everywhere, f.top_k, tokens, p.expert_skew) / p.ep
+    return busiest(everywhere, f.top_k, p.ep, p.expert_skew).active(tokens)
+
+
 def _exchange(f: MoeFfn, c: Context, name: str, bytes_per_element: float) -> Iterator[Operator]:
     """Tokens to the ranks of their experts, or back, where attention replicas share experts.
 
     A rank holds tokens/tp of its replica's tokens; each goes to the distinct ranks among ep
-    that its top-k experts live on: ep·(1 − (1 − 1/ep)^k) in expectation.
+    that its top-k experts live on: ep·(1 − (1 − 1/ep)^k) in expectation. Under a skew the busiest
+    rank has a share of r/ep of the pairs and receives ep·(1 − (1 − r/ep)^k) times tokens/tp: the
+    exchange takes as long as that.
     """
     parallel = c.parallel
     if parallel.expert_replicas == 1:
         return
     ranks = parallel.ep
-    destinations = ranks * (1 - (1 - 1 / ranks) ** f.top_k)
-    message = c.step.tokens / parallel.tp * destinations * c.hidden * bytes_per_element
-    yield c.collective(f"experts.{name}", "all_to_all", message, ranks, ranks)
+    destinations = ranks * (1 - (1 - _over_mean(f, c) / ranks) ** f.top_k)
+    message = c.tokens / parallel.tp * destinations * c.hidden * bytes_per_element
+    exchange = c.collective(
+        f"experts.{name}", "all_to_all", message, ranks, parallel.expert_span, near=parallel.tp
+    )
+    yield from c.sent(exchange, bytes_per_element)
 
 
 def moe_operators(f: MoeFfn, c: Context) -> Iterator[Operator]:
@@ -77,10 +95,9 @@ def moe_operators(f: MoeFfn, c: Context) -> Iterator[Operator]:
     everywhere = f.experts * c.parallel.ep
     weights = named(moe_weights(f.model_copy(update={"experts": everywhere}), c.hidden))
     local = named(moe_weights(f, c.hidden))
-    tokens = c.step.tokens
-    here = tokens * c.parallel.expert_replicas
-    rows = here * f.top_k / c.parallel.ep
-    active = expected_experts(everywhere, f.top_k, here) / c.parallel.ep
+    here = c.tokens * c.parallel.expert_replicas
+    rows = here * f.top_k / c.parallel.ep * _over_mean(f, c)
+    active = _active_here(f, c, here)
     layer = ExpertLayer(
         tokens=here,
         hidden=c.hidden,
@@ -90,6 +107,7 @@ def moe_operators(f: MoeFfn, c: Context) -> Iterator[Operator]:
         tp=c.parallel.expert_tp,
         ep=c.parallel.ep,
         gated=f.gated,
+        skew=c.parallel.expert_skew,
     )
     correction = c.vectors(weights["router.correction"]) if f.correction_bias else 0.0
 

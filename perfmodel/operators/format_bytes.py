@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 
 from perfmodel.operators.weights import Weight
+from perfmodel.specs.cache_formats import CacheFormat, as_cache
 from perfmodel.specs.formats import FORMATS, Arithmetic, NumberFormat
 from perfmodel.specs.model import Scheme
 from perfmodel.units import BITS_PER_BYTE
 
 BASE = FORMATS["bf16"]
 """What stays unquantised: embeddings, LM head, router, norms, activations between kernels."""
+WIDE_CACHE = as_cache(BASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,14 @@ class Formats:
     """
 
     roles: Mapping[str, Product] = field(default_factory=dict)
-    """By role: ``linear``, ``expert``, ``head``; what isn't named is in 16 bits."""
+    """By role: ``linear``, ``expert``, ``head``, ``embedding``; what isn't named is in 16 bits."""
     schemes: Mapping[Scheme, Product] = field(default_factory=dict)
     """What the exceptions of layers come to; empty where the deployment overrides them."""
     modules: Mapping[str, Product] = field(default_factory=dict)
     """Exceptions from the roles in the layer being walked."""
-    cache: NumberFormat = BASE
+    cache: CacheFormat = WIDE_CACHE
+    communication: NumberFormat = BASE
+    """What crosses links between GPUs; experts' inputs that are narrower go as they are."""
     base_arithmetic: Arithmetic = "bf16"
     """Attention, router and head: fp16 on chips without bf16."""
 
@@ -147,7 +151,8 @@ def matrix_bytes(number_format: NumberFormat, rows: int, columns: int) -> float:
 def vector_bytes(number_format: NumberFormat, heads: int, width: int) -> float:
     """Bytes of ``heads`` cached vectors of ``width`` elements (the keys or values of a token).
 
-    A scale per tensor costs nothing per token; ``channel`` means one scale per token and head.
+    A scale per tensor costs nothing per token; ``channel`` means one scale per token and head,
+    ``token`` one for all heads. A channel's scale over ``block`` tokens costs each its share.
     """
     f = number_format
     bits = heads * width * f.bits
@@ -155,4 +160,8 @@ def vector_bytes(number_format: NumberFormat, heads: int, width: int) -> float:
         bits += heads * (f.scale_bits + f.zero_bits)
     elif f.grouping == "block":
         bits += heads * ceil(width / f.block) * (f.scale_bits + f.zero_bits)
+    elif f.grouping == "token":
+        bits += f.scale_bits + f.zero_bits
+    elif f.grouping == "tokens":
+        bits += heads * width * (f.scale_bits + f.zero_bits) / f.block
     return bits / BITS_PER_BYTE

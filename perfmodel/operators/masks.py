@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import numpy as np
 
 from perfmodel.operators.quantity import Quantity, clip, is_array, minimum
+
+Branches: TypeAlias = tuple[tuple[int, int], ...]
+"""New tokens of a tree: (number of them, their position less the count of cached tokens)."""
 
 
 def causal_pairs(new: Quantity, cached: Quantity, window: Quantity | None = None) -> Quantity:
@@ -42,6 +48,27 @@ def chunked_pairs(new: Quantity, cached: Quantity, chunk: int) -> Quantity:
     6.0
     """
     return _chunked_total(cached + new, chunk) - _chunked_total(cached, chunk)
+
+
+def branched(
+    branches: Branches, new: Quantity, cached: Quantity, pairs: Callable[..., Quantity]
+) -> Quantity:
+    """Pairs of a step by its mask ``pairs(new, cached)``; in a tree, a token at a time.
+
+    A token of a tree sees its ancestors and itself: as many keys as in a row at its position,
+    whatever branches lie beside it.
+
+    >>> branched(((1, 0), (4, 1), (8, 2)), 13, 100, causal_pairs)  # 101 + 4·102 + 8·103
+    1333.0
+    >>> branched((), 3, 100, causal_pairs)
+    306.0
+    """
+    if not branches:
+        return pairs(new, cached)
+    total: Quantity = 0.0
+    for tokens, ahead in branches:
+        total = total + tokens * pairs(1, cached + ahead)
+    return total
 
 
 def windowed_keys(new: Quantity, cached: Quantity, window: int | None) -> Quantity:

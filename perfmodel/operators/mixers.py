@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
-from perfmodel.operators.cache import index_token_bytes, token_bytes
+from perfmodel.operators.cache import index_token_bytes, recent_bytes, token_bytes
 from perfmodel.operators.context import HALF, Context
-from perfmodel.operators.masks import causal_pairs, chunked_keys, chunked_pairs, windowed_keys
+from perfmodel.operators.context_parallel import shared_attention
+from perfmodel.operators.masks import (
+    branched,
+    causal_pairs,
+    chunked_keys,
+    chunked_pairs,
+    windowed_keys,
+)
 from perfmodel.operators.quantity import minimum
 from perfmodel.operators.record import Attention as AttentionOperator
-from perfmodel.operators.record import Gemm, Operator
+from perfmodel.operators.record import Elementwise, Gemm, Operator, PartOf
 from perfmodel.operators.weights import Weight, attention_weights, latent_weights
 from perfmodel.specs.model import Attention, LatentAttention
 
@@ -20,14 +28,28 @@ def named(weights: Iterator[Weight]) -> dict[str, Weight]:
     return {weight.name: weight for weight in weights}
 
 
+def _cache_write(
+    a: Attention | LatentAttention, c: Context, wide: float, part_of: PartOf = ""
+) -> Elementwise:
+    """A token's keys and values into the cache, ``wide`` bytes of them read for it.
+
+    Where the newest tokens stay in 16 bits, each is written so first and read when quantised.
+    """
+    twice = wide if c.formats.cache.recent else 0.0
+    written = token_bytes(a, c.formats.cache) + twice
+    return c.elementwise("kv_write", wide + twice, written, part_of=part_of)
+
+
 def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
     new, cached = c.step.new, c.step.cached
     if a.window is None and c.step.kept is not None:
         cached = minimum(cached, c.step.kept)
     if a.chunked and a.window is not None:
-        pairs, keys = chunked_pairs(new, cached, a.window), chunked_keys(new, cached, a.window)
+        mask = partial(chunked_pairs, chunk=a.window)
+        keys = chunked_keys(new, cached, a.window)
     else:
-        pairs, keys = causal_pairs(new, cached, a.window), windowed_keys(new, cached, a.window)
+        mask = partial(causal_pairs, window=a.window)
+        keys = windowed_keys(new, cached, a.window)
     return AttentionOperator(
         name="attention",
         count=c.count,
@@ -37,7 +59,7 @@ def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
         sequences=c.step.sequences,
         queries=new,
         keys=keys,
-        pairs=pairs,
+        pairs=branched(c.step.branches, new, cached, mask),
         context=new + cached,
         heads=a.heads,
         kv_heads=a.kv_heads,
@@ -45,9 +67,32 @@ def _scores(a: Attention, c: Context, sink_bytes: float) -> AttentionOperator:
         value_dim=a.value_dim,
         key_bytes=token_bytes(a, c.formats.cache),
         cache_format=c.formats.cache.name,
+        recent_bytes=recent_bytes(a, c.formats.cache, keys),
         window=a.window,
         fused=c.fused_attention,
     )
+
+
+def _keys_and_queries(
+    a: Attention, c: Context, weights: dict[str, Weight], q_width: int, kv_widths: tuple[int, int]
+) -> Iterator[Operator]:
+    """Norms of queries and keys, rotary embedding, the cache's write.
+
+    Fully fused, one kernel reads what the projection made and writes queries and the cache.
+    """
+    k_width, v_width = kv_widths
+    normed, joint = a.qk_norm != "none", c.fusion == "full"
+    if normed:
+        read = HALF * (q_width + k_width)
+        written = HALF * q_width if joint else read
+        yield c.elementwise("qk_norm", read, written, weight_bytes=c.vectors(weights["qk_norm"]))
+    if a.rotary_dim and not (joint and normed):
+        read = HALF * (a.heads + a.kv_heads) * a.rotary_dim
+        yield c.elementwise("rotary", read, HALF * a.heads * a.rotary_dim if joint else read)
+    joined = joint and (normed or a.rotary_dim > 0)
+    held = k_width if normed else min(a.kv_heads * a.rotary_dim, k_width)
+    unread = k_width - held if joined else k_width
+    yield _cache_write(a, c, HALF * (unread + v_width), "joined" if joined else "")
 
 
 def attention_operators(a: Attention, c: Context) -> Iterator[Operator]:
@@ -59,19 +104,15 @@ def attention_operators(a: Attention, c: Context) -> Iterator[Operator]:
         a.kv_heads * a.value_dim,
     )
     yield from c.linear(weights["qkv_proj"])
-    if a.qk_norm != "none":
-        moved = HALF * (q_width + k_width)
-        yield c.elementwise("qk_norm", moved, moved, weight_bytes=c.vectors(weights["qk_norm"]))
-    if a.rotary_dim:
-        moved = HALF * (a.heads + a.kv_heads) * a.rotary_dim
-        yield c.elementwise("rotary", moved, moved)
-    yield c.elementwise("kv_write", HALF * (k_width + v_width), token_bytes(a, c.formats.cache))
+    yield from _keys_and_queries(a, c, weights, q_width, (k_width, v_width))
     sink_bytes = c.vectors(weights["sinks"]) if a.sinks else 0.0
-    yield from (_scores(a, part, sink_bytes) for part in c.parts())
+    for part in c.parts():
+        scores = _scores(a, part, sink_bytes)
+        yield from shared_attention(scores, part, scores.key_bytes)
     out_width = a.heads * a.value_dim
     if a.output_gate:
-        yield c.elementwise("output_gate", 2 * HALF * out_width, HALF * out_width)
-    yield from c.linear(weights["o_proj"])
+        yield from c.gated("output_gate", out_width, weights["o_proj"])
+    yield from c.linear(weights["o_proj"], after="written" if a.output_gate else "kernel")
 
 
 def _down_projections(
@@ -88,10 +129,13 @@ def _down_projections(
     yield from c.linear(weights["kv_a_proj"], shares=first)
     moved = HALF * a.kv_rank
     yield c.elementwise("kv_a_norm", moved, moved, weight_bytes=c.vectors(weights["kv_a_norm"]))
+    # Fully fused, the norm's kernel rotates and writes the cache too.
+    joint = c.fusion == "full"
+    part: PartOf = "joined" if joint else ""
     moved = HALF * (a.heads + 1) * a.rope_dim
-    yield c.elementwise("rotary", moved, moved)
-    width = HALF * (a.kv_rank + a.rope_dim)
-    yield c.elementwise("kv_write", width, token_bytes(a, c.formats.cache))
+    rotated = HALF * a.heads * a.rope_dim if joint else moved
+    yield c.elementwise("rotary", moved, rotated, part_of=part)
+    yield _cache_write(a, c, 0.0 if joint else HALF * (a.kv_rank + a.rope_dim), part)
 
 
 def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iterator[Operator]:
@@ -114,7 +158,7 @@ def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iter
             sequences=part.sequences,
             queries=part.new,
             keys=part.cached + part.new,
-            pairs=causal_pairs(part.new, part.cached),
+            pairs=branched(part.branches, part.new, part.cached, causal_pairs),
             context=part.new + part.cached,
             heads=index.heads,
             kv_heads=1,
@@ -127,9 +171,9 @@ def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iter
 def _expanded(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iterator[Operator]:
     """Keys and values of every head are computed from the latents, cached ones included."""
     keys = c.step.cached + c.step.new
-    yield from c.linear(weights["kv_b_proj"], rows=c.step.sequences * keys)
+    yield from c.linear(weights["kv_b_proj"], rows=c.step.sequences * keys, after="kernel")
     qk = a.nope_dim + a.rope_dim
-    yield AttentionOperator(
+    whole = AttentionOperator(
         name="attention",
         count=c.count,
         arithmetic=c.formats.base_arithmetic,
@@ -147,6 +191,7 @@ def _expanded(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Ite
         latent=True,
         fused=c.fused_attention,
     )
+    yield from shared_attention(whole, c, token_bytes(a, c.formats.cache))
 
 
 def _per_head(name: str, a: LatentAttention, c: Context, k: int, n: int) -> Gemm:
@@ -157,7 +202,7 @@ def _per_head(name: str, a: LatentAttention, c: Context, k: int, n: int) -> Gemm
         arithmetic=c.formats.base_arithmetic,
         weight_bytes=c.weight_bytes(weight),
         weight_format=c.formats.of(weight).stored.name,
-        m=c.step.tokens,
+        m=c.tokens,
         n=n,
         k=k,
         batch=a.heads,
@@ -180,7 +225,7 @@ def _over_latents(a: LatentAttention, c: Context) -> AttentionOperator:
         sequences=c.step.sequences,
         queries=new,
         keys=keys if top_k is None else minimum(keys, new * top_k),
-        pairs=causal_pairs(new, cached, top_k),
+        pairs=branched(c.step.branches, new, cached, partial(causal_pairs, window=top_k)),
         context=new + cached,
         heads=a.heads,
         kv_heads=1,
@@ -188,6 +233,7 @@ def _over_latents(a: LatentAttention, c: Context) -> AttentionOperator:
         value_dim=a.kv_rank,
         key_bytes=token_bytes(a, c.formats.cache),
         cache_format=c.formats.cache.name,
+        recent_bytes=recent_bytes(a, c.formats.cache, cached + new),
         latent=True,
         fused=c.fused_attention,
     )
@@ -196,7 +242,9 @@ def _over_latents(a: LatentAttention, c: Context) -> AttentionOperator:
 def _absorbed(a: LatentAttention, c: Context) -> Iterator[Operator]:
     """The up-projections are folded into query and output, once for all parts of the step."""
     yield _per_head("absorb_q", a, c, a.nope_dim, a.kv_rank)
-    yield from (_over_latents(a, part) for part in c.parts())
+    for part in c.parts():
+        whole = _over_latents(a, part)
+        yield from shared_attention(whole, part, whole.key_bytes)
     yield _per_head("absorb_v", a, c, a.kv_rank, a.value_dim)
 
 
@@ -212,4 +260,4 @@ def latent_operators(a: LatentAttention, c: Context) -> Iterator[Operator]:
     for part in c.parts():
         if part.step.phase == "prefill" and a.indexer is None:
             yield from _expanded(a, weights, part)
-    yield from c.linear(weights["o_proj"])
+    yield from c.linear(weights["o_proj"], after="kernel")

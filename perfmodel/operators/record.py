@@ -14,60 +14,29 @@ Operators know neither hardware nor time.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
+from perfmodel.operators.collective import Collective, CollectiveKind
+from perfmodel.operators.operator import Operator, Shape
 from perfmodel.operators.quantity import Quantity
-from perfmodel.specs.formats import Arithmetic
 
-Shape = dict[str, Quantity]
 Phase = Literal["prefill", "decode"]
+PartOf = Literal["", "experts", "quantise", "joined"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Operator(ABC):
-    """One operator of a step on one GPU."""
-
-    name: str
-    count: int = 1
-    """Executions in the step."""
-    arithmetic: Arithmetic = "bf16"
-    """The multiply-add that is run."""
-    weight_bytes: Quantity = 0
-    """Weights read, scales included."""
-    weight_format: str = "bf16"
-    """The weights' number format."""
-
-    @property
-    @abstractmethod
-    def shape(self) -> Shape:
-        """The sizes that a reader needs to recognise the operator."""
-
-    @property
-    def flops(self) -> Quantity:
-        """FLOPs of one execution."""
-        return 0
-
-    @property
-    def cache_bytes(self) -> Quantity:
-        """KV cache or recurrent state read and written."""
-        return 0
-
-    @property
-    @abstractmethod
-    def activation_bytes(self) -> Quantity:
-        """Activations read and written."""
-
-    @property
-    def wire_bytes(self) -> Quantity:
-        """Bytes that this GPU sends over its link."""
-        return 0
-
-    @property
-    def bytes(self) -> Quantity:
-        """Device-memory traffic of one execution."""
-        return self.weight_bytes + self.cache_bytes + self.activation_bytes
+__all__ = [
+    "Attention",
+    "Collective",
+    "CollectiveKind",
+    "Elementwise",
+    "ExpertLayer",
+    "Gemm",
+    "GroupedGemm",
+    "Operator",
+    "Phase",
+    "Recurrence",
+    "Shape",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +90,8 @@ class Attention(Operator):
     """Bytes of one token's keys and values in this layer, scales included."""
     cache_format: str = "bf16"
     """The number format that keys and values are read in."""
+    recent_bytes: Quantity = 0
+    """Of a sequence's keys and values, beyond ``key_bytes`` each: the newest are in 16 bits."""
     latent: bool = False
     """MLA: all heads read one latent (absorbed), or expanded heads wider than the values'."""
     window: int | None = None
@@ -149,7 +120,7 @@ class Attention(Operator):
     @property
     def cache_bytes(self) -> Quantity:
         """Keys and values, each read once."""
-        return self.key_bytes * self.keys * self.sequences
+        return (self.key_bytes * self.keys + self.recent_bytes) * self.sequences
 
     @property
     def activation_bytes(self) -> Quantity:
@@ -180,6 +151,8 @@ class ExpertLayer:
     ep: int
     """Ranks that the experts are spread over."""
     gated: bool
+    skew: float = 0.0
+    """Exponent of the experts' popularity by rank; 0: all alike."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,6 +207,8 @@ class Recurrence(Operator):
     flops_per_token: int
     io_elements: int
     """Elements read and written per token besides the state."""
+    states_kept: Quantity = 1
+    """States written per sequence: that of each token where later ones may be taken back."""
 
     @property
     def shape(self) -> Shape:
@@ -251,8 +226,8 @@ class Recurrence(Operator):
 
     @property
     def cache_bytes(self) -> Quantity:
-        """The state in and out, once per sequence and step."""
-        return 2 * self.state_bytes * self.sequences
+        """The state in, once per sequence and step, and those kept out."""
+        return (1 + self.states_kept) * self.state_bytes * self.sequences
 
     @property
     def activation_bytes(self) -> Quantity:
@@ -269,8 +244,9 @@ class Elementwise(Operator):
     """Per token."""
     write_bytes: float
     """Per token."""
-    part_of: Literal["", "experts", "quantise"] = ""
-    """What a library's kernel may do in the same pass: then it takes no time of its own."""
+    part_of: PartOf = ""
+    """What a library's kernel may do in the same pass: then it takes no time of its own.
+    ``joined``: in its neighbour's kernel; it moves its bytes and launches nothing."""
 
     @property
     def shape(self) -> Shape:
@@ -281,39 +257,3 @@ class Elementwise(Operator):
     def activation_bytes(self) -> Quantity:
         """What is read and written."""
         return (self.read_bytes + self.write_bytes) * self.tokens
-
-
-CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Collective(Operator):
-    """An exchange between ``ranks`` GPUs."""
-
-    kind: CollectiveKind
-    message_bytes: Quantity
-    """What the result holds on one rank (all-reduce, all-gather), or what one rank sends."""
-    ranks: int
-    span: int
-    """GPUs from the first to the last rank: what decides whether a node holds them all."""
-
-    @property
-    def shape(self) -> Shape:
-        """Message and ranks."""
-        return {"message_bytes": self.message_bytes, "ranks": self.ranks}
-
-    @property
-    def activation_bytes(self) -> Quantity:
-        """The message is read from device memory and its result written."""
-        return 2 * self.message_bytes
-
-    @property
-    def wire_bytes(self) -> Quantity:
-        """Bytes one GPU sends by the bandwidth-optimal algorithm (ring, or pairwise exchange).
-
-        An all-reduce is a reduce-scatter and an all-gather, each (n − 1)/n of the message.
-        """
-        if self.kind == "send_recv":
-            return self.message_bytes
-        passes = 2 if self.kind == "all_reduce" else 1
-        return passes * (self.ranks - 1) / self.ranks * self.message_bytes

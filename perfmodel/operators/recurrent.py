@@ -40,6 +40,7 @@ def _recurrence(
             weight_bytes=weights,
             sequences=part.sequences,
             queries=part.new,
+            states_kept=part.new if part.phase == "decode" else 1,
             state_elements=recurrent + conv,
             state_bytes=layer_state_bytes(mixer, STATE_BYTES[c.state_dtype]),
             flops_per_token=flops * recurrent + 2 * mixer.conv_kernel * channels,
@@ -57,8 +58,8 @@ def delta_operators(d: GatedDeltaNet, c: Context) -> Iterator[Operator]:
     vectors = c.vectors(weights["conv"], weights["decay"])
     yield from _recurrence(d, c, DELTA_FLOPS, io_elements, vectors)
     gated = c.vectors(weights["gated_norm"])
-    yield c.elementwise("gated_norm", 2 * HALF * values, HALF * values, weight_bytes=gated)
-    yield from c.linear(weights["out_proj"])
+    yield from c.gated("gated_norm", values, weights["out_proj"], gated)
+    yield from c.linear(weights["out_proj"], after="written")
 
 
 def mamba2_operators(m: Mamba2, c: Context) -> Iterator[Operator]:
@@ -69,22 +70,22 @@ def mamba2_operators(m: Mamba2, c: Context) -> Iterator[Operator]:
     vectors = c.vectors(weights["conv"], weights["decay"])
     yield from _recurrence(m, c, SSM_FLOPS, io_elements, vectors)
     gated = c.vectors(weights["gated_norm"]) if m.gated_norm else 0.0
-    yield c.elementwise("gated_norm", 2 * HALF * m.inner, HALF * m.inner, weight_bytes=gated)
-    yield from c.linear(weights["out_proj"])
+    yield from c.gated("gated_norm", m.inner, weights["out_proj"], gated)
+    yield from c.linear(weights["out_proj"], after="written")
 
 
 def mamba1_operators(m: Mamba1, c: Context) -> Iterator[Operator]:
     """Mamba-1: projection, convolution, dt/B/C, selective scan, gate, output."""
     weights = named(mamba1_weights(m, c.hidden))
     yield from c.linear(weights["in_proj"])
-    yield from c.linear(weights["x_proj"])
+    yield from c.linear(weights["x_proj"], after="kernel")
     if m.inner_norms:
         moved = HALF * (m.dt_rank + 2 * m.state)
         inner = c.vectors(weights["inner_norms"])
         yield c.elementwise("inner_norms", moved, moved, weight_bytes=inner)
-    yield from c.linear(weights["dt_proj"])
+    yield from c.linear(weights["dt_proj"], after="pass" if m.inner_norms else "kernel")
     io_elements = 3 * m.inner + 2 * m.state  # x, dt, B, C in; y out
     vectors = c.vectors(weights["conv"], weights["decay"])
     yield from _recurrence(m, c, SSM_FLOPS, io_elements, vectors)
-    yield c.elementwise("gate", 2 * HALF * m.inner, HALF * m.inner)
-    yield from c.linear(weights["out_proj"])
+    yield from c.gated("gate", m.inner, weights["out_proj"])
+    yield from c.linear(weights["out_proj"], after="written")

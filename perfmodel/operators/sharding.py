@@ -6,7 +6,7 @@ once, on local sizes, and is right for any parallel layout.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
 from dataclasses import dataclass, replace
 
 from perfmodel.errors import InputError
@@ -25,22 +25,43 @@ from perfmodel.specs.model import (
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """Sizes of the parallel groups; ``tp·pp·dp`` GPUs in all.
+    """Sizes of the parallel groups; ``tp·cp·pp·dp`` GPUs in all, neighbours in this order.
 
     Experts are spread over ``ep`` ranks drawn from the tp·dp GPUs of a stage. Up to tp they
     split the TP group, and each expert is cut over the tp/ep ranks that share it; beyond tp the
     group spans ep/tp attention replicas, whose tokens meet at the experts.
+
+    ``cp`` ranks share the tokens of each prompt and its cache, and hold the same weights; ``dcp``
+    tensor-parallel ranks that would hold the same KV head share its cache by tokens instead.
     """
 
     tp: int = 1
     pp: int = 1
     ep: int = 1
     dp: int = 1
+    cp: int = 1
+    dcp: int = 1
+    sequence_parallel: bool = False
+    """Tokens between two row-parallel layers are split over the TP ranks: norms run on 1/tp."""
+    expert_skew: float = 0.0
+    """Exponent of the experts' popularity by rank (`expert_routing`); 0: all alike."""
 
     @property
     def gpus(self) -> int:
         """All GPUs of the deployment."""
-        return self.tp * self.pp * self.dp
+        return self.tp * self.cp * self.pp * self.dp
+
+    @property
+    def cache_shares(self) -> int:
+        """Ranks that share a sequence's cache by tokens."""
+        return self.cp * self.dcp
+
+    @property
+    def expert_span(self) -> int:
+        """GPUs from the first to the last rank of the experts' group."""
+        if self.expert_replicas == 1:
+            return self.tp
+        return self.expert_replicas * self.tp * self.cp * self.pp
 
     @property
     def expert_tp(self) -> int:
@@ -201,11 +222,8 @@ def check_parallel(model: Model, parallel: Parallel) -> None:
         raise InputError(f"{refusal}{owner}; {_remedy(model, parallel, refusal[:4])}")
 
 
-def stage_layers(model: Model, pp: int) -> Iterator[tuple[Layer, ...]]:
+def stage_layers(model: Model, pp: int) -> list[tuple[Layer, ...]]:
     """Layers of each pipeline stage; the first stages take the remainder, one layer each."""
     base, extra = divmod(len(model.layers), pp)
-    start = 0
-    for stage in range(pp):
-        end = start + base + (stage < extra)
-        yield model.layers[start:end]
-        start = end
+    starts = [stage * base + min(stage, extra) for stage in range(pp + 1)]
+    return [model.layers[a:b] for a, b in itertools.pairwise(starts)]

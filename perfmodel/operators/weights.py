@@ -23,7 +23,7 @@ from perfmodel.specs.model import (
     Norm,
 )
 
-Role = Literal["linear", "expert", "router", "embedding", "head", "vector"]
+Role = Literal["linear", "expert", "router", "embedding", "position", "head", "vector"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ def embedding_weights(model: Model) -> Iterator[Weight]:
     width = model.embedding_width or model.hidden
     yield Weight("embedding", "embedding", model.vocab, width)
     if model.position_rows:
-        yield Weight("positions", "embedding", model.position_rows, model.hidden)
+        yield Weight("positions", "position", model.position_rows, model.hidden)
     if model.embedding_norms:
         elements = model.embedding_norms * norm_elements(model.norm, model.hidden)
         yield _vector("embedding_norm", elements)

@@ -159,3 +159,16 @@ def share() -> BeforeValidator:
         return float(value)
 
     return BeforeValidator(check)
+
+
+def bounded(low: float, high: float) -> BeforeValidator:
+    """A number within a range, its ends included, Python's or numpy's."""
+
+    def check(value: Any) -> Any:
+        if not _is_number(value):
+            raise PydanticCustomError("number", "a number is needed")
+        if not low <= value <= high:
+            raise _between(low, high)
+        return float(value)
+
+    return BeforeValidator(check)

@@ -6,32 +6,29 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from perfmodel.errors import InputError, UnknownNameError
 from perfmodel.specs.base import Spec
+from perfmodel.specs.engine_groups import (
+    Gib,
+    GraphUse,
+    LimitChoice,
+    Limits,
+    Scheduler,
+    StaticReserve,
+    Tier,
+)
 from perfmodel.specs.engine_timing import Host, Kernels
 from perfmodel.specs.hardware import Hardware
 from perfmodel.specs.yaml_file import read_yaml
 from perfmodel.units import GIB
 
 ENGINES = Path(__file__).parent / "engines"
-Gib = Annotated[float, Field(ge=0, le=1024)]
-Whole = Annotated[int, Field(ge=1, le=2**24)]
 
 
-class Limits(Spec):
-    """What one step of the engine takes at most."""
-
-    max_num_seqs: Whole
-    max_num_batched_tokens: Whole
-
-
-class LimitChoice(Spec):
-    """Default limits by the size of the device."""
-
-    large: Limits
-    small: Limits
+MemoryRule = Literal["total", "static", "free", "free_after_weights"]
 
 
 class Activation(Spec):
@@ -57,10 +54,18 @@ class Engine(Spec):
     source: str
     kv_layout: Literal["paged", "contiguous", "flat"]
     block_size: Annotated[int, Field(ge=1, le=2**20)]
-    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)]
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The share that ``memory_rule`` applies; ``static_reserve`` gives it where None."""
+    static_reserve: StaticReserve | None = None
+    memory_rule: MemoryRule = "total"
+    """What the share is of; see `inference.memory_rule`."""
     large_device_gib: Gib
     small_limit_architectures: tuple[str, ...] = Field(default=(), strict=False)
     limits: LimitChoice
+    tiers: tuple[Tier, ...] = Field(default=(), strict=False)
+    """Defaults by device; ``limits`` where none matches."""
+    scheduler: Scheduler | None = None
+    graph: GraphUse = GraphUse()
     activation: Activation
     outside_gib: Outside
     mxfp4_expert_multiple: Annotated[int, Field(ge=1, le=2**14)] = 1
@@ -72,13 +77,43 @@ class Engine(Spec):
     host: Host = Host(source="assumed: none stated, so the host takes no time")
     kernels: Kernels = Kernels()
 
+    @model_validator(mode="after")
+    def _check(self) -> Engine:
+        if self.gpu_memory_utilization is None and self.static_reserve is None:
+            raise PydanticCustomError(
+                "share", "gpu_memory_utilization or static_reserve must be stated"
+            )
+        return self
+
+    def _tier(self, hardware: Hardware) -> Tier | None:
+        size = hardware.capacity_bytes
+        return next((t for t in self.tiers if t.matches(hardware.name, size)), None)
+
     def default_limits(self, hardware: Hardware) -> Limits:
         """The limits that the engine takes on ``hardware`` when none are given."""
+        tier = self._tier(hardware)
+        if tier is not None:
+            return tier.limits
         named_small = any(
             word.lower() in hardware.name.lower() for word in self.small_limit_architectures
         )
         large = hardware.capacity_bytes >= self.large_device_gib * GIB and not named_small
         return self.limits.large if large else self.limits.small
+
+    def graph_batch(self, hardware: Hardware, tp: int) -> int | None:
+        """The largest decode batch that is captured; None: any."""
+        tier = self._tier(hardware)
+        if tier is None or tier.graph_batch is None:
+            return self.graph.decode_batch
+        wide = tp >= 4 and tier.graph_batch_tp4 is not None
+        return tier.graph_batch_tp4 if wide else tier.graph_batch
+
+    def utilisation(self, hardware: Hardware, tokens: int, tp: int, gpus: int) -> float:
+        """The default share of the device's memory; ``tokens``: the budget of a step."""
+        if self.static_reserve is None or self.gpu_memory_utilization is not None:
+            return self.gpu_memory_utilization or 1.0
+        batch = self.graph_batch(hardware, tp) or 0
+        return self.static_reserve.utilisation(hardware.capacity_bytes, tokens, batch, gpus)
 
 
 def engine_names() -> list[str]:
@@ -86,7 +121,19 @@ def engine_names() -> list[str]:
     return sorted(path.stem for path in ENGINES.glob("*.yaml"))
 
 
-@lru_cache(maxsize=16)
+def engine_path(name: str) -> Path:
+    """The file of a shipped preset.
+
+    Raises:
+        UnknownNameError: with the names that there are.
+    """
+    if name not in engine_names():
+        known = ", ".join(engine_names())
+        raise UnknownNameError(f"unknown engine {name[:60]!r}; known: {known}")
+    return ENGINES / f"{name}.yaml"
+
+
+@lru_cache(maxsize=32)
 def load_engine(name_or_path: str) -> Engine:
     """An engine by name, or from a YAML file.
 

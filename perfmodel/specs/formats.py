@@ -20,9 +20,10 @@ class NumberFormat(Spec):
     """Bits of one element, its scales not counted."""
     arithmetic: Arithmetic
     """The multiply-add that computes with it natively."""
-    grouping: Literal["none", "tensor", "channel", "block"] = "none"
+    grouping: Literal["none", "tensor", "channel", "block", "token", "tokens"] = "none"
     """What one scale covers: nothing has one, the whole tensor, one output channel of a weight
-    (one token of a cache), or a block."""
+    (one token and head of a cache), or a block. Of caches alone: a token over all its heads, or
+    one channel over ``block`` tokens (``tokens``)."""
     block_rows: int = 1
     """Output channels in a block."""
     block: int = 1
@@ -55,6 +56,10 @@ FORMATS: dict[str, NumberFormat] = {
             note="one 16-bit scale per output channel",
         ),
         NumberFormat(
+            name="int8_wo", bits=8, arithmetic="bf16", grouping="channel", scale_bits=16,
+            note="W8A16: int8 weights, widened and multiplied in 16 bits",
+        ),
+        NumberFormat(
             name="int4", bits=4, arithmetic="bf16", grouping="block", block=128, scale_bits=16,
             zero_bits=4, note="AWQ: groups of 128 with a 16-bit scale, a 4-bit zero point",
         ),
@@ -83,9 +88,24 @@ FORMATS: dict[str, NumberFormat] = {
             note="GGUF Q8_0: one 16-bit scale per 32, multiplied in 16 bits",
         ),
         NumberFormat(
-            name="q4_k_m", bits=4.87, arithmetic="bf16",
-            note="GGUF Q4_K_M: Q4_K (4.5) with half of v and down and the head in Q6_K (6.56); "
-            "mean over Llama-3 8B (4.92) and 70B (4.82) with the head",
+            name="q5_0", bits=5, arithmetic="bf16", grouping="block", block=32, scale_bits=16,
+            note="GGUF Q5_0: one 16-bit scale per 32",
+        ),
+        NumberFormat(
+            name="q5_1", bits=5, arithmetic="bf16", grouping="block", block=32, scale_bits=16,
+            zero_bits=16, note="GGUF Q5_1: a 16-bit scale and minimum per 32",
+        ),
+        NumberFormat(
+            name="q4_k", bits=4, arithmetic="bf16", grouping="block", block=32, scale_bits=16,
+            note="GGUF Q4_K: 6-bit scale and minimum per 32, two of 16 bits per 256",
+        ),
+        NumberFormat(
+            name="q5_k", bits=5, arithmetic="bf16", grouping="block", block=32, scale_bits=16,
+            note="GGUF Q5_K: scales as Q4_K's",
+        ),
+        NumberFormat(
+            name="q6_k", bits=6, arithmetic="bf16", grouping="block", block=16, scale_bits=9,
+            note="GGUF Q6_K: an 8-bit scale per 16, one of 16 bits per 256",
         ),
     )
 }  # fmt: skip
@@ -99,8 +119,11 @@ ALIASES = {
     "awq": "int4",
     "gptq": "int4",
     "w8a8": "int8",
+    "w8a16": "int8_wo",
 }
-GROUPED = re.compile(r"int([48])_(?:g([1-9]\d{0,5})|channel)(?:_z(4|8|16))?")
+FILE_TYPES = ("q4_0", "q8_0", "q4_k_m")
+"""GGUF files that `perfmodel.operators.gguf` knows: rules over the block formats above."""
+GROUPED = re.compile(r"int([248])_(?:g([1-9]\d{0,5})|channel)(?:_z(2|4|8|16))?")
 """``int4_g64``, ``int4_channel``; with the bits of a zero point, if any: ``int4_g32_z4``."""
 
 
@@ -139,7 +162,7 @@ def number_format(name: str, field: str = "format") -> NumberFormat:
     """The format called ``name``; ``field`` says in the error what was being set.
 
     Raises:
-        UnknownNameError: with the names that are known.
+        UnknownNameError: with the names that are known; a mix of formats isn't one.
     """
     key = ALIASES.get(name.lower(), name.lower())
     if (exl2 := EXL2.fullmatch(key)) is not None:
@@ -148,6 +171,8 @@ def number_format(name: str, field: str = "format") -> NumberFormat:
         )
     if (found := GROUPED.fullmatch(key)) is not None:
         return grouped(int(found[1]), int(found[2]) if found[2] else None, int(found[3] or 0))
+    if key in FILE_TYPES and key not in FORMATS:
+        raise UnknownNameError(f"{field}: {key} is a mix of formats, which only --weights takes")
     if key not in FORMATS:
         known = ", ".join([*FORMATS, "int4_g32 (any group size; _z4 with zero points)"])
         raise UnknownNameError(f"{field}: unknown number format {name!r}; known: {known}")

@@ -236,6 +236,8 @@ class CheckpointFormat(Spec):
     """Experts; None as for ``linear``."""
     head: bool | Scheme = False
     """The LM head is quantised too: as the whole, or by a scheme of its own."""
+    embedding: Scheme | None = None
+    """The table of token embeddings; None: in 16 bits."""
     kv_cache: str | None = None
     """The format of cached keys and values, where the checkpoint brings their scales."""
     fault: str | None = None
@@ -243,8 +245,10 @@ class CheckpointFormat(Spec):
     notes: tuple[str, ...] = ()
     """What of the config could not be followed."""
 
-    def of_role(self, role: Literal["linear", "expert", "head"]) -> Scheme:
+    def of_role(self, role: Literal["linear", "expert", "head", "embedding"]) -> Scheme:
         """How the matrices of a role are stored."""
+        if role == "embedding":
+            return self.embedding or UNQUANTISED
         whole = Scheme(weights=self.weights, activations=self.activations)
         if role == "head":
             stated = UNQUANTISED if self.head is False else self.head

@@ -95,7 +95,7 @@ class Workload(Case):
 
     @property
     def new_tokens(self) -> Any:
-        """Tokens of a prompt that prefill computes, in expectation where not all find the prefix."""
+        """Tokens of a prompt that prefill computes, on average over hits and misses."""
         return self.prompt - self.prefix_hits * self.cached_prefix
 
     def __eq__(self, other: object) -> bool:

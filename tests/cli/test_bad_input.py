@@ -69,6 +69,9 @@ WRONG = {
         (*OK, "--kv-layout", "contiguous", "--max-model-len", "100"), "--max-model-len"
     ),
     "more replicas than sequences": ((*OK, "--dp", "2"), "--dp"),
+    "micro-batches for one stage": ((*OK, "--pp-microbatches", "2"), "--pp-microbatches"),
+    "more than all hidden": ((*OK, "--comm-overlap", "1.5"), "--comm-overlap"),
+    "a shared cache without copies": ((*OK, "--tp", "8", "--dcp", "2"), "--dcp"),
     "json and csv": ((*OK, "--json", "--csv"), "--json"),
     "nodes without a network": (
         ("estimate", "llama-3.1-8b", "-H", "m2-ultra", "--tp", "2"), "m2-ultra"

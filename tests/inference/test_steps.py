@@ -41,7 +41,12 @@ def parts(name: str, **workload: Any) -> tuple[Any, ...]:
     """What the functions of `steps` take."""
     m, hardware, asked = model(name), load_hardware("h100-sxm"), Workload(**workload)
     plan = make_plan(m, hardware, asked, Deployment())
-    return m, asked, plan, DeviceModel(hardware, load_calibration(), plan.deployment.execution)
+    return (
+        m,
+        asked,
+        plan,
+        DeviceModel(hardware, load_calibration(), plan.deployment.execution or "graph"),
+    )
 
 
 def assert_costs(a: Cost, b: Cost, rel: float = 1e-12) -> None:

@@ -15,6 +15,7 @@ from functools import cache
 import numpy as np
 
 from perfmodel.kernels.forms.base import Shapes
+from perfmodel.operators.expert_routing import busiest
 from perfmodel.operators.quantity import Array
 
 EVEN = 0.0
@@ -68,6 +69,8 @@ def with_load(shapes: Shapes, *, older: bool = False) -> Shapes:
     """``shapes`` with rows, active and tiles_* added, unless they are already there."""
     if "rows" in shapes:
         return shapes
+    if "skew" in shapes:
+        return _with_skew(shapes)
     found = load(
         shapes["tokens"],
         shapes["topk"],
@@ -78,6 +81,23 @@ def with_load(shapes: Shapes, *, older: bool = False) -> Shapes:
     )
     tiles = {f"tiles_{bm}": c for bm, c in zip(TILE_ROWS, found.tiles, strict=True)}
     return {**shapes, "rows": found.rows, "active": found.active, **tiles}
+
+
+def _with_skew(shapes: Shapes) -> Shapes:
+    """The load of a model's layer whose experts' popularity follows a power law of rank.
+
+    All shapes are one layer's, with different tokens (`operators.expert_routing`).
+    """
+    experts, topk, ranks, skew = (
+        float(np.ravel(shapes[name])[0]) for name in ("experts", "topk", "moe_ep", "skew")
+    )
+    there = busiest(int(experts), int(topk), int(ranks), skew)
+    tokens = np.asarray(shapes["tokens"])
+    rest = {name: value for name, value in shapes.items() if name != "skew"}
+    tiles = {f"tiles_{bm}": np.maximum(there.tiles(tokens, bm), 1.0) for bm in TILE_ROWS}
+    rows = np.maximum(tokens * topk / ranks * there.over_mean, 1.0)
+    active = np.maximum(there.active(tokens), 1.0)
+    return {**rest, "rows": rows, "active": np.minimum(active, rows), **tiles}
 
 
 def _spread(t: Array, k: Array, e: Array, n: Array, *, uniform: Array) -> Array:
@@ -97,7 +117,7 @@ def _spread(t: Array, k: Array, e: Array, n: Array, *, uniform: Array) -> Array:
 
 
 def _touched(t: Array, k: Array, e: Array) -> Array:
-    """Distinct experts of all ranks, as `operators.feed_forward.expected_experts`."""
+    """Distinct experts of all ranks, as `operators.expert_routing.expected_experts`."""
     share = np.minimum(k / e, 1.0)
     touched: Array = e * (1 - (1 - share) ** t)
     return touched

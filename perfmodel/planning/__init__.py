@@ -1,0 +1,1 @@
+"""What to change about a deployment, and what that gains and costs."""
