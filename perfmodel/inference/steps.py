@@ -110,7 +110,8 @@ def _sequences(workload: Workload, plan: Plan, part: Part | None) -> Quantity:
     return plan.replica_sequences(workload) if part is None else part.sequences
 
 
-def _body(model: Model, step: Step, plan: Plan, part: Part | None) -> tuple[Operator, ...]:
+def body_of(model: Model, step: Step, plan: Plan, part: Part | None = None) -> tuple[Operator, ...]:
+    """The operators of a step before the head, or of a part of it."""
     return body_operators(
         model,
         step,
@@ -120,6 +121,11 @@ def _body(model: Model, step: Step, plan: Plan, part: Part | None) -> tuple[Oper
         stage=None if part is None else part.stage,
         fusion=plan.deployment.fusion,
     )
+
+
+def head_of(model: Model, step: Step, plan: Plan) -> tuple[Operator, ...]:
+    """The operators of a step's head."""
+    return head_operators(model, step, plan.formats, plan.parallel, fusion=plan.deployment.fusion)
 
 
 def _chunked_body(
@@ -137,7 +143,7 @@ def _chunked_body(
         step = made_step(plan, "prefill", sequences, sizes, cached + starts)
         mask = (np.asarray(sizes) > 0).astype(np.float64)
         moved = step_transfer(model, step, plan, part)
-        body = _body(model, step, plan, part)
+        body = body_of(model, step, plan, part)
         tokens = as_quantity(step.tokens)
         yield StepSet(body, sequences, mask, bool(index[0]), tokens, transfer=moved)
 
@@ -153,14 +159,11 @@ def prefill_steps(
     sequences = _sequences(workload, plan, part)
     step = made_step(plan, "prefill", sequences, new, workload.cached_prefix)
     has_head = part is None or part.is_last(plan)
-    fusion = plan.deployment.fusion
-    head = (
-        head_operators(model, step, plan.formats, plan.parallel, fusion=fusion) if has_head else ()
-    )
+    head = head_of(model, step, plan) if has_head else ()
     chunk = plan.prefill_chunk(workload)
     if chunk is None:
         moved = step_transfer(model, step, plan, part)
-        whole = _body(model, step, plan, part) + head
+        whole = body_of(model, step, plan, part) + head
         return [StepSet(whole, sequences, tokens=step.tokens, transfer=moved)]
     body = _chunked_body(model, workload, plan, chunk, part)
     return [*body, StepSet(head, sequences, hosted=False)]

@@ -123,6 +123,11 @@ class Demand:
             raise InputError("--requests: a number is needed where no trace gives the requests")
         _whole("--seed", self.seed, 0, MOST)
 
+    @property
+    def traced(self) -> bool:
+        """Whether a trace gives the requests."""
+        return isinstance(self.arrivals, Trace)
+
     def source(self, misfit: Misfit) -> Source:
         """The stream itself.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from perfmodel.errors import UnknownNameError
+from perfmodel.specs.engine_groups import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ POLICIES: dict[str, Policy] = {
             "held from the start (TensorRT-LLM's GUARANTEED_NO_EVICT)",
         ),
         Policy(
-            "inflight_max_utilization", "mixed", chunked=False, reserve=0.0,
+            "inflight_max_utilisation", "mixed", chunked=False, reserve=0.0,
             meaning="whole prompts beside decoding sequences; as many as fit now, preempting "
             "when the cache is full (TensorRT-LLM's MAX_UTILIZATION)",
         ),
@@ -76,3 +77,28 @@ def policy_named(name: str) -> Policy:
         known = ", ".join(POLICIES)
         raise UnknownNameError(f"--scheduler: unknown scheduler {name[:60]!r}; known: {known}")
     return POLICIES[name]
+
+
+PREFILLS: dict[str, Literal["mixed", "alone", "drained"]] = {
+    "prefill_first": "alone",
+    "chunked_mixed": "mixed",
+    "inflight_no_evict": "mixed",
+    "inflight_max_utilisation": "mixed",
+    "static": "drained",
+    "single": "alone",
+}
+RESERVES = {"as_grown": 0.0, "estimated": 0.5, "whole": 1.0, "context": 1.0}
+"""Share of an output whose cache must be free; ``estimated``: SGLang's estimate begins near 0.7
+and falls as long as it was too high, 0.5 was found to serve (assumed)."""
+
+
+def policy_of(preset: Scheduler) -> Policy:
+    """The scheduler of an engine preset."""
+    return Policy(
+        name=preset.policy,
+        prefill=PREFILLS[preset.policy],
+        chunked=preset.chunked_prefill,
+        reserve=RESERVES[preset.reserve],
+        padded=preset.policy == "static",
+        meaning=preset.source,
+    )

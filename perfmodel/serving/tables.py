@@ -13,13 +13,16 @@ from math import ceil
 
 import numpy as np
 
-from perfmodel.serving.step_times import Chunk
+from perfmodel.operators.quantity import Quantity, minimum
 from perfmodel.serving.pricing import Array, Pricer
+from perfmodel.serving.step_times import Chunk
 
 NODES_PER_OCTAVE = 8
 """Grid points for each doubling of the cached tokens."""
 BLOCK = 512
-"""Token counts that are evaluated at a time."""
+"""Token counts, or rows of the head, that are evaluated at a time."""
+ROWS = 16
+"""Numbers of sequences, or lengths of a chunk, whose rows are evaluated at a time."""
 SHORT, SHORT_STRIDE = 256, 4
 """Cached tokens up to which the grid is even, because kernels for short contexts differ."""
 
@@ -38,8 +41,18 @@ def rounded(length: float) -> int:
     (200, 1000, 1004)
     """
     whole = max(1, ceil(length))
-    step = 2 ** max(0, whole.bit_length() - 8)
+    step: int = 2 ** max(0, whole.bit_length() - 8)
     return step * -(-whole // step)
+
+
+def _block(block: int) -> Array:
+    """The counts of a block; 1 for 0, which no step asks for."""
+    return np.maximum(BLOCK * block + np.arange(BLOCK, dtype=np.float64), 1)
+
+
+def _listed(values: Quantity, counts: Array) -> list[float]:
+    listed: list[float] = np.broadcast_to(np.asarray(values), counts.shape).tolist()
+    return listed
 
 
 class TabulatedSteps:
@@ -50,36 +63,54 @@ class TabulatedSteps:
         longest: the longest context that is asked for.
     """
 
-    tokens_per_step = 1.0
-    width = 1
-
     def __init__(self, pricer: Pricer, longest: int) -> None:
         self._pricer = pricer
+        self.tokens_per_step = pricer.tokens_per_step
+        self.width = pricer.width
+        self._stated = 1 + (pricer.stated_draft or 0.0)
+        self._overlap = pricer.plan.deployment.comm_overlap
         self._cached = grid(longest)
         self._nodes: list[float] = self._cached.tolist()
         self._shared: dict[int, list[float]] = {}
-        self._rows: dict[int, float] = {}
-        self._fixed: dict[int, float] = {}
+        self._head: dict[int, list[float]] = {}
+        self._fixed: dict[int, list[float]] = {}
+        self._serial: dict[int, float] = {}
         self._decoding: dict[int, list[float]] = {}
         self._prompts: dict[tuple[int, int], list[float]] = {}
-        self.floor_s = pricer.host_s(1)[1]
+        self.floor_s = pricer.floor_s
+        self._issued_from, self._issue_s = pricer.issued_ahead()
+
+    def _exposed(self, whole: Quantity, exchanges: Quantity) -> Quantity:
+        """Shared work without the exchanges that other kernels hide (`inference.overlap`)."""
+        if not self._overlap:
+            return whole
+        return whole - minimum(self._overlap * exchanges, whole - exchanges)
 
     def _shared_s(self, tokens: int) -> float:
-        """What runs once over all tokens of the step."""
+        """What runs once over all tokens of a step with prompts."""
         block, place = divmod(tokens, BLOCK)
         values = self._shared.get(block)
         if values is None:
-            counts = np.maximum(BLOCK * block + np.arange(BLOCK, dtype=np.float64), 1)
-            values = self._shared[block] = np.asarray(self._pricer.shared(counts)).tolist()
+            counts = _block(block)
+            values = self._shared[block] = _listed(
+                self._exposed(*self._pricer.shared(counts)), counts
+            )
         return values[place]
 
     def _head_s(self, rows: int) -> float:
         """Head and sampling."""
-        if not rows:
-            return 0.0
-        value = self._rows.get(rows)
+        block, place = divmod(rows, BLOCK)
+        values = self._head.get(block)
+        if values is None:
+            counts = _block(block)
+            values = self._head[block] = _listed(self._pricer.head(counts), counts)
+        return values[place] if rows else 0.0
+
+    def _serial_s(self, sequences: int) -> float:
+        """The host's time."""
+        value = self._serial.get(sequences)
         if value is None:
-            value = self._rows[rows] = float(self._pricer.head(rows))
+            value = self._serial[sequences] = float(self._pricer.serial_s(sequences))
         return value
 
     def _along(self, row: list[float], cached: float) -> float:
@@ -89,17 +120,39 @@ class TabulatedSteps:
         low = nodes[j - 1]
         return row[j - 1] + (cached - low) / (nodes[j] - low) * (row[j] - row[j - 1])
 
+    def _rows(self, values: Quantity) -> list[list[float]]:
+        shape = (ROWS, len(self._nodes))
+        rows: list[list[float]] = np.broadcast_to(np.asarray(values), shape).tolist()
+        return rows
+
     def _decode_row(self, sequences: int) -> list[float]:
         row = self._decoding.get(sequences)
         if row is None:
-            values = self._pricer.decoding(float(sequences), self._cached)
-            row = self._decoding[sequences] = np.broadcast_to(values, self._cached.shape).tolist()
+            first = sequences - (sequences - 1) % ROWS
+            counts = np.arange(first, first + ROWS, dtype=np.float64)[:, None]
+            rows = self._rows(self._pricer.decoding(counts, self._cached))
+            self._decoding.update(enumerate(rows, first))
+            row = self._decoding[sequences]
+        return row
+
+    def _prompts_row(self, count: int, size: int) -> list[float]:
+        row = self._prompts.get((count, size))
+        if row is None:
+            step = 2 ** max(0, size.bit_length() - 8)
+            first = max(step, size - size % (ROWS * step))
+            sizes = [rounded(first + n * step) for n in range(ROWS)]
+            lengths = np.asarray(sizes, dtype=np.float64)[:, None]
+            rows = self._rows(self._pricer.prompts(float(count), lengths, self._cached))
+            for length, values in zip(sizes, rows, strict=True):
+                self._prompts[count, length] = values
+            row = self._prompts[count, size]
         return row
 
     def _prompts_s(self, chunks: list[Chunk]) -> float:
         """Attention of the prompts' chunks, as equal ones of the same tokens and pairs."""
         count = len(chunks)
         size: float
+        before: float
         size, before = chunks[0]
         if count > 1:
             tokens = pairs = 0.0
@@ -108,36 +161,43 @@ class TabulatedSteps:
                 pairs += new * (cached + new / 2)
             size = tokens / count
             before = max(pairs / tokens - size / 2, 0.0)
-        key = (count, rounded(size))
-        row = self._prompts.get(key)
-        if row is None:
-            values = self._pricer.prompts(float(count), float(key[1]), self._cached)
-            row = self._prompts[key] = np.broadcast_to(values, self._cached.shape).tolist()
-        return self._along(row, before)
+        return self._along(self._prompts_row(count, rounded(size)), before)
 
     def _fixed_s(self, sequences: int) -> float:
         """A decode step's part that its context doesn't change."""
-        value = self._shared_s(sequences) + self._head_s(sequences)
-        value += float(self._pricer.host_s(sequences)[0])
-        self._fixed[sequences] = value
-        return value
+        block, place = divmod(sequences, BLOCK)
+        values = self._fixed.get(block)
+        if values is None:
+            counts = _block(block)
+            tokens = counts * self.width
+            whole = self._exposed(*self._pricer.shared(tokens, counts))
+            host = self._pricer.serial_s(counts)
+            values = self._fixed[block] = _listed(
+                whole + self._pricer.head(tokens, counts) + host, counts
+            )
+        return values[place]
 
     def decode(self, sequences: int, context: float) -> float:
         """Seconds of a step that only decodes."""
-        fixed = self._fixed.get(sequences) or self._fixed_s(sequences)
-        seconds = fixed + self._along(self._decode_row(sequences), context / sequences)
-        return seconds if seconds > self.floor_s else self.floor_s
+        row = self._decode_row(sequences)
+        seconds = self._fixed_s(sequences) + self._along(row, context / sequences)
+        return self._stated * (seconds if seconds > self.floor_s else self.floor_s)
 
     def mixed(self, sequences: int, context: float, chunks: list[Chunk], ended: int) -> float:
         """Seconds of a step that decodes beside chunks of prompts."""
-        tokens = sequences
+        rows = tokens = sequences * self.width
         for new, _ in chunks:
             tokens += new
-        seconds = self._shared_s(tokens) + self._head_s(sequences + ended)
-        seconds += float(self._pricer.host_s(sequences + len(chunks))[0]) + self._prompts_s(chunks)
+        seconds = self._shared_s(tokens) + self._head_s(rows + ended) + self._prompts_s(chunks)
         if sequences:
             seconds += self._along(self._decode_row(sequences), context / sequences)
-        return max(seconds, self.floor_s)
+        seconds += self._serial_s(sequences + len(chunks))
+        seconds = max(seconds, self.floor_s)
+        if tokens > self._issued_from:
+            seconds = max(seconds, self._issue_s)
+        if sequences and self._stated > 1:
+            seconds += (self._stated - 1) * self.decode(sequences, context) / self._stated
+        return seconds
 
     def linear_up_to(self, sequences: int, context: float) -> float:
         """The total context at the next node of the table."""
