@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from perfmodel.inference.engine_kernels import EngineDevice, Parts, adjusted
 from perfmodel.inference.host import HostTime
 from perfmodel.inference.plan import Plan
-from perfmodel.inference.steps import StepSet, mean_decode_step, prefill_steps
+from perfmodel.inference.step_sets import StepSet
+from perfmodel.inference.steps import mean_decode_step, prefill_steps
 from perfmodel.operators.quantity import Array
 from perfmodel.specs.engine import Engine
 from perfmodel.specs.engine_timing import EIGHT_BIT_LIMIT, FOUR_BIT_LIMIT

@@ -215,9 +215,10 @@ def device_model(hardware: Hardware, plan: Plan, *, roofline_only: bool = False)
     )
 
 
-def _running(
-    hardware: Hardware, plan: Plan, *, roofline_only: bool
+def running(
+    hardware: Hardware, plan: Plan, *, roofline_only: bool = False
 ) -> tuple[DeviceModel, Launches, Host | None]:
+    """What prices a plan: the device, the same under the engine's kernels, and the host."""
     device = device_model(hardware, plan, roofline_only=roofline_only)
     if roofline_only:
         return device, device, None
@@ -226,7 +227,7 @@ def _running(
 
 def running_device(result: Estimate) -> tuple[Device, Host | None]:
     """What priced an estimate: the device under its engine, and the engine's host."""
-    _, runs, host = _running(result.hardware, result.plan, roofline_only=result.roofline_only)
+    _, runs, host = running(result.hardware, result.plan, roofline_only=result.roofline_only)
     return runs, host
 
 
@@ -267,7 +268,7 @@ def estimate(
     workload = _record(workload, Workload)
     plan = make_plan(model, hardware, workload, _record(deployment, Deployment))
     model = plan.model
-    device, runs, host = _running(hardware, plan, roofline_only=roofline_only)
+    device, runs, host = running(hardware, plan, roofline_only=roofline_only)
     if prices is not None:
         runs = prices.of(runs)
     memory = memory_use(model, hardware, workload, plan)

@@ -15,7 +15,8 @@ from perfmodel.inference.offload import rate_to
 from perfmodel.inference.plan import Plan
 from perfmodel.inference.speculation.rounds import verify_step
 from perfmodel.inference.stages import stage_weights
-from perfmodel.inference.steps import made_step, mean_cached
+from perfmodel.inference.step_sets import made_step
+from perfmodel.inference.steps import mean_cached
 from perfmodel.inference.swap import Swap, swap, swap_pays
 from perfmodel.operators.cache import STATE_BYTES, cache_bytes, state_bytes
 from perfmodel.operators.quantity import Quantity, as_quantity, minimum

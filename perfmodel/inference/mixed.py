@@ -18,7 +18,7 @@ from perfmodel.inference.host import HostTime
 from perfmodel.inference.overlap import exposed, sent
 from perfmodel.inference.phase import Device, PhaseCost, sum_cost
 from perfmodel.inference.plan import Plan
-from perfmodel.inference.steps import (
+from perfmodel.inference.step_sets import (
     StepSet,
     issue_s,
     launching,

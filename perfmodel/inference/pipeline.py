@@ -25,7 +25,8 @@ import numpy as np
 
 from perfmodel.inference.phase import Cost, Device, OperatorCost, PhaseCost
 from perfmodel.inference.plan import Plan
-from perfmodel.inference.steps import Part, decode_all, decode_step, prefill
+from perfmodel.inference.step_sets import Part
+from perfmodel.inference.steps import decode_all, decode_step, prefill
 from perfmodel.operators.quantity import Quantity, as_quantity, maximum, minimum
 from perfmodel.specs.engine_timing import Host
 from perfmodel.specs.model import Model

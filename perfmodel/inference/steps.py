@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.inference.execution import ahead_of_device, beyond_graphs
-from perfmodel.inference.host import HostTime
-from perfmodel.inference.offload import Transfer
-from perfmodel.inference.phase import Cost, Device, Launches, PhaseCost, add, join, mean, phase_cost
+from perfmodel.inference.phase import Cost, Device, PhaseCost, add, join, mean
 from perfmodel.inference.plan import Plan
-from perfmodel.inference.stages import stage_weights
-from perfmodel.operators.cache import cache_bytes
-from perfmodel.operators.context import Step
+from perfmodel.inference.step_sets import (
+    Part,
+    StepSet,
+    body_of,
+    head_of,
+    made_step,
+    operators_of,
+    price,
+    step_transfer,
+)
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, clip, is_array
-from perfmodel.operators.record import Operator, Phase
-from perfmodel.operators.sharding import stage_layers
-from perfmodel.operators.step import body_operators, head_operators, step_operators
 from perfmodel.specs.engine_timing import Host
 from perfmodel.specs.model import Model
 from perfmodel.specs.workload import Workload
@@ -39,89 +39,8 @@ def _slabs(steps: int, settings: int) -> Iterator[Array]:
         yield np.arange(first, min(first + size, steps), dtype=np.float64)
 
 
-@dataclass(frozen=True, slots=True)
-class StepSet:
-    """Steps of a phase that share their operators, several along a trailing axis."""
-
-    operators: tuple[Operator, ...]
-    sequences: Quantity
-    """In each step, on one replica."""
-    mask: Array | None = None
-    """(…, steps): which steps take place; None: one step without a trailing axis."""
-    continues: bool = False
-    """Further steps of the set before, which was cut to bound memory."""
-    tokens: Quantity | None = None
-    """In each step of a prefill; None for decode steps."""
-    hosted: bool = True
-    """False for a part of a step whose host time is counted with the other part."""
-    transfer: Transfer | None = None
-    """What each step moves to and from the device."""
-    verified: Quantity = 1
-    """Tokens of each sequence in a decode step: several where drafted ones are verified."""
-
-
-def made_step(
-    plan: Plan,
-    phase: Phase,
-    sequences: Quantity,
-    new: Quantity,
-    cached: Quantity,
-    logits: Quantity = 1,
-) -> Step:
-    """A step of a replica under what the plan keeps of the tokens before."""
-    return Step(phase, sequences, new, cached, logits, plan.kept_tokens(phase))
-
-
-def step_transfer(
-    model: Model, step: Step, plan: Plan, part: Part | None = None
-) -> Transfer | None:
-    """What the offload makes a step, or a part of it, move; None where all lies on the device."""
-    offload = plan.offload
-    if not offload.active:
-        return None
-    stages = list(stage_weights(model, plan))
-    if part is not None:
-        stages = [stages[part.stage]]
-    layers = tuple(layer for local, _ in stages for layer in local)
-    ins: Quantity = 0.0
-    outs: Quantity = 0.0
-    for alike in step.parts:
-        read = cache_bytes(layers, alike.cached, plan.formats.cache, cap=alike.kept)
-        written = cache_bytes(layers, alike.new, plan.formats.cache)
-        ins = ins + offload.kv_share * alike.sequences * read
-        outs = outs + offload.kv_share * alike.sequences * written
-    # Every stage reads its own weights from the host, one stage after the other.
-    weights = sum(min(offload.weights_bytes, stored) for _, stored in stages)
-    return Transfer(offload, ins, outs, weights)
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One pipeline stage's share of a step, for one of the micro-batches in flight."""
-
-    stage: int
-    sequences: Quantity
-    """Of the micro-batch."""
-
-    def is_last(self, plan: Plan) -> bool:
-        """Whether the stage has the head, whose host time is that of the whole step."""
-        return self.stage == plan.parallel.pp - 1
-
-
 def _sequences(workload: Workload, plan: Plan, part: Part | None) -> Quantity:
     return plan.replica_sequences(workload) if part is None else part.sequences
-
-
-def _body(model: Model, step: Step, plan: Plan, part: Part | None) -> tuple[Operator, ...]:
-    return body_operators(
-        model,
-        step,
-        plan.formats,
-        plan.parallel,
-        fused_attention=plan.deployment.attention != "unfused",
-        stage=None if part is None else part.stage,
-        fusion=plan.deployment.fusion,
-    )
 
 
 def _chunked_body(
@@ -139,7 +58,7 @@ def _chunked_body(
         step = made_step(plan, "prefill", sequences, sizes, cached + starts)
         mask = (np.asarray(sizes) > 0).astype(np.float64)
         moved = step_transfer(model, step, plan, part)
-        body = _body(model, step, plan, part)
+        body = body_of(model, step, plan, part)
         tokens = as_quantity(step.tokens)
         yield StepSet(body, sequences, mask, bool(index[0]), tokens, transfer=moved)
 
@@ -155,55 +74,14 @@ def prefill_steps(
     sequences = _sequences(workload, plan, part)
     step = made_step(plan, "prefill", sequences, new, workload.cached_prefix)
     has_head = part is None or part.is_last(plan)
-    fusion = plan.deployment.fusion
-    head = (
-        head_operators(model, step, plan.formats, plan.parallel, fusion=fusion) if has_head else ()
-    )
+    head = head_of(model, step, plan) if has_head else ()
     chunk = plan.prefill_chunk(workload)
     if chunk is None:
         moved = step_transfer(model, step, plan, part)
-        whole = _body(model, step, plan, part) + head
+        whole = body_of(model, step, plan, part) + head
         return [StepSet(whole, sequences, tokens=step.tokens, transfer=moved)]
     body = _chunked_body(model, workload, plan, chunk, part)
     return [*body, StepSet(head, sequences, hosted=False)]
-
-
-def price(
-    steps: StepSet,
-    model: Model,
-    plan: Plan,
-    device: Device,
-    host: Host | None,
-    part: Part | None = None,
-) -> PhaseCost:
-    """Price a set of steps; ``host`` None leaves the host's time out."""
-    time = None
-    if host is not None and steps.hosted:
-        layers = len(model.layers)
-        if part is not None:
-            layers = len(stage_layers(model, plan.parallel.pp)[part.stage])
-        fixed = part is None or part.is_last(plan)
-        issue = issue_s(steps, plan, device)
-        time = HostTime(host, plan.engine.name, layers, steps.sequences, issue, fixed)
-    overlap = plan.deployment.comm_overlap
-    device = launching(steps, plan, device)
-    return phase_cost(steps.operators, device, steps.mask, time, overlap, steps.transfer)
-
-
-def launching(steps: StepSet, plan: Plan, device: Device) -> Device:
-    """The device, launching kernel by kernel where a decode batch is beyond the graphs."""
-    decodes = steps.tokens is None and steps.hosted
-    alone = beyond_graphs(plan, steps.sequences, steps.verified) if decodes else 0
-    if isinstance(device, Launches) and np.any(np.asarray(alone) > 0):
-        return device.launched(alone)
-    return device
-
-
-def issue_s(steps: StepSet, plan: Plan, device: Device) -> Quantity:
-    """What issuing a kernel takes a host that runs ahead of the device; 0 where graphs do."""
-    if steps.tokens is None or not isinstance(device, Launches):
-        return 0.0
-    return ahead_of_device(plan, steps.tokens) * device.issue_s("eager")
 
 
 def prefill(
@@ -245,21 +123,6 @@ def _prefill(
         else:
             total, before = join(total, before), priced
     return join(total, before)
-
-
-def operators_of(
-    model: Model, step: Step, plan: Plan, part: Part | None = None
-) -> tuple[Operator, ...]:
-    """The operators of a whole step of a replica, the head's too, or a part's share of them."""
-    return step_operators(
-        model,
-        step,
-        plan.formats,
-        plan.parallel,
-        fused_attention=plan.deployment.attention != "unfused",
-        stage=None if part is None else part.stage,
-        fusion=plan.deployment.fusion,
-    )
 
 
 def _decode_set(

@@ -16,12 +16,13 @@ from perfmodel.errors import InputError
 from perfmodel.kernels.calibration import Calibration
 from perfmodel.kernels.calibration_file import LoadedSet, kernels_of, measured_nearest
 from perfmodel.kernels.choice import Choice, transfer_widens
+from perfmodel.kernels.exchange_time import exchange_time
 from perfmodel.kernels.flash import Flash
 from perfmodel.kernels.flash_time import flash_time
 from perfmodel.kernels.forms.base import Chip, Shapes
 from perfmodel.kernels.forms.gemm_stack import block_kernel
-from perfmodel.kernels.kernel_time import KernelTime, slower
-from perfmodel.kernels.network import Network, between_nodes, mixed
+from perfmodel.kernels.kernel_time import KernelTime
+from perfmodel.kernels.network import Network
 from perfmodel.kernels.requests import Request, flat_shapes, request_of, variant
 from perfmodel.kernels.widening import Ends, Parts, bounded, is_wide, own_ends
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, maximum, where
@@ -117,7 +118,7 @@ class DeviceModel:
     def unmeasured(self, operator: Operator) -> KernelTime:
         """`time` as if no kernel had been measured: the roof under the assumed shares."""
         if isinstance(operator, Collective):
-            return self._wired(operator)
+            return exchange_time(self, operator)
         compute = self.compute_s(operator)
         memory = operator.bytes / self.hardware.memory_bandwidth
         roof = maximum(compute, memory)
@@ -126,15 +127,7 @@ class DeviceModel:
             return self.combine(compute, memory, 0.0, roof, 1.0, starts)
         share = self.calibration.families.of(operator)
         ends = (compute / share.compute, memory / share.memory)
-        assumed = self.combine(*ends, 0.0, roof, share.spread, starts)
-        if not isinstance(operator, Attention) or operator.fused:
-            return assumed
-        # Fusing spares traffic and launches: no unfused kernel beats the fused one that was fitted.
-        fused = self._calibrated(replace(operator, fused=True))
-        if fused is None:
-            return assumed
-        time = slower(assumed, fused)
-        return replace(time, low_s=maximum(time.low_s, roof), roof_s=roof)
+        return self.combine(*ends, 0.0, roof, share.spread, starts)
 
     def compute_s(self, operator: Operator) -> Quantity:
         """Arithmetic at the peak; what counts no FLOPs needs none, whatever the chip multiplies."""
@@ -278,37 +271,6 @@ class DeviceModel:
     def wire_rate(self, span: int) -> tuple[float, bool]:
         """Bytes/s per direction between ``span`` GPUs, as `Network.wire_rate`."""
         return self.network.wire_rate(span)
-
-    def _wired(self, operator: Collective) -> KernelTime:
-        """An exchange that no measured set covers."""
-        if operator.stages:
-            return self._hand_over(operator)
-        _, inside = self.wire_rate(operator.span)
-        if inside or operator.ranks_inside(self.network.node) == 1:
-            return self._exchange(operator)
-        return between_nodes(operator, self.network, self.time)
-
-    def _hand_over(self, operator: Collective) -> KernelTime:
-        """A send from stage to stage: inside a node, between nodes, or some of each."""
-        node = self.network.node
-        share = operator.hops_between(node)
-        near = min(2 * operator.span // operator.stages, node)
-        ways = [replace(operator, span=span, stages=0) for span in (near, 2 * node)]
-        if share in {0.0, 1.0}:
-            return self._exchange(ways[int(share)])
-        return mixed(self._exchange(ways[0]), self._exchange(ways[1]), share)
-
-    def _exchange(self, operator: Collective) -> KernelTime:
-        rate, inside = self.wire_rate(operator.span)
-        memory = operator.bytes / self.hardware.memory_bandwidth
-        network = operator.wire_bytes / rate
-        roof = maximum(network, memory)
-        if self.calibration is None:
-            return self.combine(0.0, memory, network, roof, 1.0)
-        own = self.calibration.collective
-        share = own.link if inside else own.network
-        latency = MICROSECOND * (own.link_latency_us if inside else own.network_latency_us)
-        return self.combine(0.0, memory, network / share + latency, roof, own.spread)
 
     def combine(
         self,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perfmodel.errors import InputError
 from perfmodel.inference.mixed import mixed_step, step_cost
-from perfmodel.inference.steps import made_step
+from perfmodel.inference.step_sets import made_step
 from perfmodel.operators.masks import causal_pairs
 from tests.inference.kv_case import case
 from tests.inference.test_steps import FAMILIES

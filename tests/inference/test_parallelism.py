@@ -14,7 +14,8 @@ from perfmodel.inference.estimate import Estimate, estimate
 from perfmodel.inference.memory import memory_use
 from perfmodel.inference.pipeline import BUBBLE_ROW, Flight, bubble_share
 from perfmodel.inference.plan import make_plan
-from perfmodel.inference.steps import Part, decode_step, prefill
+from perfmodel.inference.step_sets import Part
+from perfmodel.inference.steps import decode_step, prefill
 from perfmodel.kernels.timing import DeviceModel
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.hardware import load_hardware

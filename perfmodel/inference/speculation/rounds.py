@@ -20,14 +20,8 @@ from perfmodel.inference.phase import (
 from perfmodel.inference.plan import Plan
 from perfmodel.inference.speculation.acceptance import round_tokens
 from perfmodel.inference.speculation.draft import Draft
-from perfmodel.inference.steps import (
-    StepSet,
-    decode_slabs,
-    mean_context,
-    operators_of,
-    prefill,
-    price,
-)
+from perfmodel.inference.step_sets import StepSet, operators_of, price
+from perfmodel.inference.steps import decode_slabs, mean_context, prefill
 from perfmodel.operators.context import Step
 from perfmodel.operators.quantity import Array, Quantity, as_quantity, maximum, minimum
 from perfmodel.specs.engine_timing import Host

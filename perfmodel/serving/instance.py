@@ -1,0 +1,327 @@
+"""One engine: it admits sequences, runs steps, and jumps over stretches in which nothing changes.
+
+Between two events (an arrival, a sequence's end, a full cache) every decode step has the same
+sequences, each some tokens longer: the stretch is one jump, whose time is the integral of the step
+time over the context.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import ceil, inf
+
+from perfmodel.serving.batch import Batch
+from perfmodel.serving.blocks import Blocks
+from perfmodel.serving.kv_cache import KvCache
+from perfmodel.serving.policy import Policy
+from perfmodel.serving.prefix_cache import PrefixCache
+from perfmodel.serving.sequence import Sequence, Work
+from perfmodel.serving.step_times import Chunk, Observer, StepTimes, steps_until
+from perfmodel.serving.tier import Tier
+
+
+class Instance:
+    """The state of one engine.
+
+    Args:
+        times: what its steps take.
+        blocks: its cache.
+        policy: how it fills a step.
+        max_num_seqs: sequences that it holds at most, decoding or being prefilled.
+        max_num_batched_tokens: tokens of a step at most.
+        observer: what is told of tokens, gaps and steps.
+        prefixes: prompts that stay cached in ``blocks``; None: each is computed.
+        swap: host memory for sequences that are preempted; None: they are computed again.
+    """
+
+    def __init__(
+        self,
+        times: StepTimes,
+        blocks: Blocks,
+        policy: Policy,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        observer: Observer,
+        *,
+        prefixes: PrefixCache | None = None,
+        swap: Tier | None = None,
+    ) -> None:
+        self.times = times
+        self.blocks = blocks
+        self.policy = policy
+        self.max_num_seqs = max_num_seqs
+        self.budget = max_num_batched_tokens
+        self.observer = observer
+        self.prefixes = prefixes
+        self.cache = KvCache(blocks, policy, ceil(times.tokens_per_step), prefixes, swap)
+        grows = policy.reserve < 1 and blocks.grows
+        self.batch = Batch(times, blocks, observer, grows=grows, padded=policy.padded)
+        self.clock = 0.0
+        self.waiting: deque[Sequence] = deque()
+        self.prefilling: deque[Sequence] = deque()
+        """Sequences whose prompts are computed in part."""
+        self.running = self.batch.running
+        """Decoding sequences by number, in the order in which they began."""
+        self._mixes = policy.prefill == "mixed"
+        self._drains = policy.prefill == "drained"
+        self._filling = True
+        """A batch that is run until it has drained still takes sequences in."""
+        self._spare = 0 if times.tokens_per_step == 1 else ceil(times.tokens_per_step) + 1
+
+    @property
+    def idle(self) -> bool:
+        """Nothing to do until a request comes."""
+        return not (self.running or self.waiting or self.prefilling)
+
+    @property
+    def load(self) -> int:
+        """Sequences in the engine, waiting ones too."""
+        return len(self.running) + len(self.waiting) + len(self.prefilling)
+
+    @property
+    def longest(self) -> int:
+        """Tokens, prompt and output, of the longest request that it can serve."""
+        return self.cache.longest - self._spare
+
+    def cache_used(self, steps: int = 0) -> float:
+        """Blocks in use ``steps`` decode steps on."""
+        return self.blocks.used(self.batch.tokens_after(steps))
+
+    def earliest_end(self) -> float:
+        """A time before which no sequence ends or is preempted, if no prompt is admitted.
+
+        It holds for step times that don't fall with the context. Needs a decoding sequence.
+        """
+        batch = self.batch
+        steps = batch.due[0] - batch.steps
+        if self.blocks.growing:
+            if not self.blocks.fits_after(batch.tokens_after(1)):
+                return self.clock
+            steps = self._steps_that_fit(steps)
+        return self.clock + steps * self.times.decode(batch.slots, batch.context)
+
+    def cached_tokens(self, sequence: Sequence) -> int:
+        """Tokens of a prompt that are in the prefix cache now; for a router."""
+        if self.prefixes is None:
+            return 0
+        return self.prefixes.match(sequence).blocks * self.blocks.block
+
+    def submit(self, sequence: Sequence, now: float) -> None:
+        """Queue a sequence at ``now``, which isn't before what it has run to.
+
+        Raises:
+            InputError: it never fits, however empty the engine is.
+        """
+        if sequence.prompt + sequence.output + self._spare > self.cache.longest:
+            self.cache.refuse(sequence, self._spare)
+        if now > self.clock and self.idle:
+            self.clock = now
+        self.waiting.append(sequence)
+
+    def advance(self, limit: float = inf) -> list[Sequence]:
+        """Run to the next event, or until the step that is running at ``limit`` ends.
+
+        Returns the sequences that ended, at `clock`.
+        """
+        blocks = self.blocks
+        if blocks.growing and not blocks.fits_after(self.batch.tokens_after(1)):
+            self._preempt()
+        if self.prefixes is not None:
+            self.prefixes.make_room(self.batch.tokens_after(1))
+        if self.waiting or self.prefilling:
+            work = self._fill_step()
+            if work:
+                return self._prefill_step(work)
+        return self._decode(limit) if self.running else []
+
+    # What a step computes
+
+    def _fill_step(self) -> Work:
+        """The prompts' tokens of the next step; nothing where it only decodes."""
+        if self._drains and not self._filling:
+            return []
+        budget, batch = self.budget, self.batch
+        if self._mixes:
+            budget -= batch.slots * self.times.width
+        work: Work = []
+        while self.prefilling and budget > 0:
+            sequence = self.prefilling[0]
+            size = min(sequence.to_prefill, budget)
+            work.append((sequence, size))
+            budget -= size
+            if size < sequence.to_prefill:
+                return work
+            self.prefilling.popleft()
+            if self.prefixes is not None:
+                self.prefixes.computed(sequence)
+        places = self.max_num_seqs - batch.slots - len(self.prefilling) - len(work)
+        if self.waiting and budget > 0 and places > 0:
+            self._admit(work, budget, places)
+        return work
+
+    def _admit(self, work: Work, budget: int, places: int) -> None:
+        """Add waiting prompts to a step, in order, while tokens, places and blocks last."""
+        cache, waiting = self.cache, self.waiting
+        free = cache.free(self.batch, work)
+        while waiting and budget > 0 and places > 0:
+            sequence = waiting[0]
+            size = sequence.to_prefill
+            match = None
+            if self.prefixes is not None and size == sequence.prompt + sequence.generated:
+                match = self.prefixes.match(sequence)
+                size -= match.blocks * self.blocks.block
+            if size > budget and self._waits_for_step(sequence, work):
+                break
+            taken = cache.take(sequence, free, match)
+            if taken < 0:
+                break
+            waiting.popleft()
+            free -= taken
+            places -= 1
+            if sequence.admitted_s < 0:
+                sequence.admitted_s = self.clock
+                sequence.hit_tokens = sequence.prompt - size if match is not None else 0
+            if size:
+                budget -= self._start(sequence, size, budget, work)
+            else:  # its cache was computed before, here or elsewhere
+                last = sequence.last_s if sequence.last_s >= 0 else sequence.first_s
+                self.batch.begin([sequence], last)
+            if self.prefixes is not None:
+                self.prefixes.make_room(self.batch.tokens_after(1))
+
+    def _waits_for_step(self, sequence: Sequence, work: Work) -> bool:
+        """Whether a prompt that this step can't hold waits for one that does; some never could."""
+        if self.policy.chunked:
+            return False
+        beside = self._mixes and self.batch.slots > 0
+        return bool(work) or (beside and sequence.to_prefill <= self.budget)
+
+    def _start(self, sequence: Sequence, size: int, budget: int, work: Work) -> int:
+        """Put a prompt's first tokens into a step; how many they are."""
+        if size > budget and self.policy.chunked:
+            size = budget
+            self.prefilling.append(sequence)
+        elif self.prefixes is not None:
+            self.prefixes.computed(sequence)
+        work.append((sequence, size))
+        return size
+
+    # What a step changes
+
+    def _prefill_step(self, work: Work) -> list[Sequence]:
+        batch = self.batch
+        start = self.clock + self._moved()
+        chunks: list[Chunk] = []
+        ended: list[Sequence] = []
+        tokens = 0
+        for sequence, size in work:
+            left = sequence.to_prefill
+            chunks.append((size, sequence.prompt + sequence.generated - left))
+            tokens += size
+            sequence.to_prefill = left - size
+            if size == left:
+                ended.append(sequence)
+        begun = self.clock
+        mixed = self._mixes and bool(self.running)
+        slots, context = (batch.slots, batch.context) if mixed else (0, 0.0)
+        seconds = self.times.mixed(slots, context, chunks, len(ended))
+        self.clock = start + seconds
+        self.observer.runs(self, begun, len(ended), int(mixed))
+        done = self._leave(batch.advance(1, start, seconds, seconds)) if mixed else []
+        self._first_tokens(ended, done)
+        self.observer.step(self, begun, tokens)
+        return done
+
+    def _first_tokens(self, sequences: list[Sequence], done: list[Sequence]) -> None:
+        clock = self.clock
+        begun: list[Sequence] = []
+        for sequence in sequences:
+            made = sequence.generated + 1
+            sequence.generated = made
+            if sequence.first_s < 0:
+                sequence.first_s = clock
+            else:  # computed again
+                self.observer.gap(clock - sequence.last_s, 1)
+            if made < sequence.output:
+                begun.append(sequence)
+            else:
+                sequence.finish_s = clock
+                self.cache.release([sequence])
+                done.append(sequence)
+        if begun:
+            self.batch.begin(begun, clock)
+
+    def _decode(self, limit: float) -> list[Sequence]:
+        """A stretch of steps. What doesn't fit into the cache now fits less on the way.
+
+        (Where a share of outputs must be free, rounding to blocks may let it in steps earlier.)
+        """
+        times, batch = self.times, self.batch
+        slots, context = batch.slots, batch.context
+        self._filling = False
+        steps = batch.due[0] - batch.steps
+        if self.blocks.growing and steps > 1:
+            steps = self._steps_that_fit(steps)
+        begun = self.clock
+        start = begun + self._moved()
+        seconds = first = times.decode(slots, context)
+        if steps > 1:
+            growth = slots * times.tokens_per_step
+            reach = times.linear_up_to(slots, context)
+            if context + (steps - 1) * growth > reach:
+                steps = max(1, int((reach - context) / growth) + 1)
+        if steps > 1:
+            last = times.decode(slots, context + (steps - 1) * growth)
+            seconds = steps * (first + last) / 2
+            if start + seconds > limit:
+                slope = (last - first) / (steps - 1)
+                steps, seconds = steps_until(limit - start, first, slope, steps)
+        self.clock = start + seconds
+        self.observer.runs(self, begun, 0, steps)
+        if self.prefixes is not None:
+            self.prefixes.make_room(batch.tokens_after(steps))
+        done = self._leave(batch.advance(steps, start, first, seconds))
+        self.observer.step(self, begun, 0)
+        return done
+
+    def _moved(self) -> float:
+        """The transfers that a step waits for."""
+        seconds, self.cache.moving_s = self.cache.moving_s, 0.0
+        return seconds
+
+    def _steps_that_fit(self, most: int) -> int:
+        """Steps until the cache is full, at least the one that is known to fit."""
+        batch = self.batch
+        gained = batch.tokens_after(most) - batch.tokens
+        fit = self.blocks.tokens_that_fit(batch.tokens, gained)
+        if fit >= gained:
+            return most
+        steps = max(1, int(fit / batch.per_step))
+        while steps > 1 and batch.tokens_after(steps) - batch.tokens > fit:
+            steps -= 1
+        return steps
+
+    def _leave(self, done: list[Sequence]) -> list[Sequence]:
+        """Give back what the ended ones held, once their slots are free."""
+        if done:
+            self.cache.release(self.batch.leavers(done))
+            if not self.running:
+                self._filling = True
+        return done
+
+    def _preempt(self) -> None:
+        """Take blocks from the sequences that came last until the others can grow."""
+        batch = self.batch
+        while not self.blocks.fits_after(batch.tokens_after(1)):
+            if self.prefilling:
+                sequence = self.prefilling.pop()
+                self.cache.release([sequence])
+                sequence.to_prefill = sequence.prompt + sequence.generated
+            elif len(self.running) > 1:
+                sequence = batch.take_last()
+                self.cache.give_way(sequence)
+            else:
+                return
+            sequence.preemptions += 1
+            self.waiting.appendleft(sequence)
+            self.observer.preempted(sequence, self.clock)

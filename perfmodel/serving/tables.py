@@ -1,0 +1,206 @@
+"""Step times as tables that fill as they are asked for.
+
+Attention kernels switch with the number of sequences and the length of a chunk, in stairs that
+interpolation would smear: for each number of decoding sequences, and each pair of (prompts, chunk
+length), one row over the cached tokens is evaluated when it first comes up, and is interpolated
+in the cached tokens alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from math import ceil
+
+import numpy as np
+
+from perfmodel.operators.quantity import Quantity, minimum
+from perfmodel.serving.pricing import Array, Pricer
+from perfmodel.serving.step_times import Chunk
+
+NODES_PER_OCTAVE = 8
+"""Grid points for each doubling of the cached tokens."""
+BLOCK = 512
+"""Token counts, or rows of the head, that are evaluated at a time."""
+ROWS = 16
+"""Numbers of sequences, or lengths of a chunk, whose rows are evaluated at a time."""
+SHORT, SHORT_STRIDE = 256, 4
+"""Cached tokens up to which the grid is even, because kernels for short contexts differ."""
+
+
+def grid(longest: float) -> Array:
+    """Cached tokens of the rows: evenly up to `SHORT`, then so many for each doubling."""
+    even = np.arange(0.0, SHORT, SHORT_STRIDE)
+    count = 2 + int(NODES_PER_OCTAVE * np.log2(max(longest / SHORT, 1.0)))
+    return np.concatenate([even, np.round(np.geomspace(SHORT, max(longest, 2 * SHORT), count))])
+
+
+def rounded(length: float) -> int:
+    """A chunk's length, rounded up to 8 significant bits: up, as kernels fill whole tiles.
+
+    >>> rounded(199.6), rounded(1000), rounded(1001)
+    (200, 1000, 1004)
+    """
+    whole = max(1, ceil(length))
+    step: int = 2 ** max(0, whole.bit_length() - 8)
+    return step * -(-whole // step)
+
+
+def _block(block: int) -> Array:
+    """The counts of a block; 1 for 0, which no step asks for."""
+    return np.maximum(BLOCK * block + np.arange(BLOCK, dtype=np.float64), 1)
+
+
+def _listed(values: Quantity, counts: Array) -> list[float]:
+    listed: list[float] = np.broadcast_to(np.asarray(values), counts.shape).tolist()
+    return listed
+
+
+class TabulatedSteps:
+    """`StepTimes` of a deployment.
+
+    Args:
+        pricer: what prices the groups of operators.
+        longest: the longest context that is asked for.
+    """
+
+    def __init__(self, pricer: Pricer, longest: int) -> None:
+        self._pricer = pricer
+        self.tokens_per_step = pricer.tokens_per_step
+        self.width = pricer.width
+        self._stated = 1 + (pricer.stated_draft or 0.0)
+        self._overlap = pricer.plan.deployment.comm_overlap
+        self._cached = grid(longest)
+        self._nodes: list[float] = self._cached.tolist()
+        self._shared: dict[int, list[float]] = {}
+        self._head: dict[int, list[float]] = {}
+        self._fixed: dict[int, list[float]] = {}
+        self._serial: dict[int, float] = {}
+        self._decoding: dict[int, list[float]] = {}
+        self._prompts: dict[tuple[int, int], list[float]] = {}
+        self.floor_s = pricer.floor_s
+        self._issued_from, self._issue_s = pricer.issued_ahead()
+
+    def _exposed(self, whole: Quantity, exchanges: Quantity) -> Quantity:
+        """Shared work without the exchanges that other kernels hide (`inference.overlap`)."""
+        if not self._overlap:
+            return whole
+        return whole - minimum(self._overlap * exchanges, whole - exchanges)
+
+    def _shared_s(self, tokens: int) -> float:
+        """What runs once over all tokens of a step with prompts."""
+        block, place = divmod(tokens, BLOCK)
+        values = self._shared.get(block)
+        if values is None:
+            counts = _block(block)
+            values = self._shared[block] = _listed(
+                self._exposed(*self._pricer.shared(counts)), counts
+            )
+        return values[place]
+
+    def _head_s(self, rows: int) -> float:
+        """Head and sampling."""
+        block, place = divmod(rows, BLOCK)
+        values = self._head.get(block)
+        if values is None:
+            counts = _block(block)
+            values = self._head[block] = _listed(self._pricer.head(counts), counts)
+        return values[place] if rows else 0.0
+
+    def _serial_s(self, sequences: int) -> float:
+        """The host's time."""
+        value = self._serial.get(sequences)
+        if value is None:
+            value = self._serial[sequences] = float(self._pricer.serial_s(sequences))
+        return value
+
+    def _along(self, row: list[float], cached: float) -> float:
+        """A row's value at ``cached`` tokens; beyond its end along its last piece."""
+        nodes = self._nodes
+        j = min(bisect_right(nodes, cached), len(nodes) - 1)
+        low = nodes[j - 1]
+        return row[j - 1] + (cached - low) / (nodes[j] - low) * (row[j] - row[j - 1])
+
+    def _rows(self, values: Quantity) -> list[list[float]]:
+        shape = (ROWS, len(self._nodes))
+        rows: list[list[float]] = np.broadcast_to(np.asarray(values), shape).tolist()
+        return rows
+
+    def _decode_row(self, sequences: int) -> list[float]:
+        row = self._decoding.get(sequences)
+        if row is None:
+            first = sequences - (sequences - 1) % ROWS
+            counts = np.arange(first, first + ROWS, dtype=np.float64)[:, None]
+            rows = self._rows(self._pricer.decoding(counts, self._cached))
+            self._decoding.update(enumerate(rows, first))
+            row = self._decoding[sequences]
+        return row
+
+    def _prompts_row(self, count: int, size: int) -> list[float]:
+        row = self._prompts.get((count, size))
+        if row is None:
+            step = 2 ** max(0, size.bit_length() - 8)
+            first = max(step, size - size % (ROWS * step))
+            sizes = [rounded(first + n * step) for n in range(ROWS)]
+            lengths = np.asarray(sizes, dtype=np.float64)[:, None]
+            rows = self._rows(self._pricer.prompts(float(count), lengths, self._cached))
+            for length, values in zip(sizes, rows, strict=True):
+                self._prompts[count, length] = values
+            row = self._prompts[count, size]
+        return row
+
+    def _prompts_s(self, chunks: list[Chunk]) -> float:
+        """Attention of the prompts' chunks, as equal ones of the same tokens and pairs."""
+        count = len(chunks)
+        size: float
+        before: float
+        size, before = chunks[0]
+        if count > 1:
+            tokens = pairs = 0.0
+            for new, cached in chunks:
+                tokens += new
+                pairs += new * (cached + new / 2)
+            size = tokens / count
+            before = max(pairs / tokens - size / 2, 0.0)
+        return self._along(self._prompts_row(count, rounded(size)), before)
+
+    def _fixed_s(self, sequences: int) -> float:
+        """A decode step's part that its context doesn't change."""
+        block, place = divmod(sequences, BLOCK)
+        values = self._fixed.get(block)
+        if values is None:
+            counts = _block(block)
+            tokens = counts * self.width
+            whole = self._exposed(*self._pricer.shared(tokens, counts))
+            host = self._pricer.serial_s(counts)
+            values = self._fixed[block] = _listed(
+                whole + self._pricer.head(tokens, counts) + host, counts
+            )
+        return values[place]
+
+    def decode(self, sequences: int, context: float) -> float:
+        """Seconds of a step that only decodes."""
+        row = self._decode_row(sequences)
+        seconds = self._fixed_s(sequences) + self._along(row, context / sequences)
+        return self._stated * (seconds if seconds > self.floor_s else self.floor_s)
+
+    def mixed(self, sequences: int, context: float, chunks: list[Chunk], ended: int) -> float:
+        """Seconds of a step that decodes beside chunks of prompts."""
+        rows = tokens = sequences * self.width
+        for new, _ in chunks:
+            tokens += new
+        seconds = self._shared_s(tokens) + self._head_s(rows + ended) + self._prompts_s(chunks)
+        if sequences:
+            seconds += self._along(self._decode_row(sequences), context / sequences)
+        seconds += self._serial_s(sequences + len(chunks))
+        seconds = max(seconds, self.floor_s)
+        if tokens > self._issued_from:
+            seconds = max(seconds, self._issue_s)
+        if sequences and self._stated > 1:
+            seconds += (self._stated - 1) * self.decode(sequences, context) / self._stated
+        return seconds
+
+    def linear_up_to(self, sequences: int, context: float) -> float:
+        """The total context at the next node of the table."""
+        nodes = self._nodes
+        j = bisect_right(nodes, context / sequences)
+        return sequences * nodes[j] if j < len(nodes) else float("inf")

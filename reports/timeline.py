@@ -1,0 +1,41 @@
+"""A simulation over time: sequences that run and wait, and the KV cache in use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from calibrate.predictions_file import write_whole
+from perfmodel.serving.occupancy import Timeline
+from reports.kernel_errors import COLOURS, LEGEND
+
+
+def draw_timeline(timeline: Timeline, path: Path, title: str) -> None:
+    """Draw two panels over the same time; the suffix decides the format.
+
+    Raises:
+        InputError: the file can't be written.
+    """
+    with mpl.rc_context({"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "perfmodel"}):
+        figure = Figure(figsize=(9, 5), layout="constrained")
+        FigureCanvasAgg(figure)
+        above, below = figure.subplots(2, 1, sharex=True)
+        time = timeline.time_s
+        above.set_title(title, loc="left")
+        above.step(time, timeline.running, where="post", color=COLOURS[0], label="running")
+        above.step(
+            time, timeline.waiting, where="post", color=COLOURS[1], linestyle="--", label="waiting"
+        )
+        above.set(ylabel="requests", ylim=(0, None))
+        above.legend(loc="upper right", **LEGEND)
+        below.step(time, 100 * timeline.kv_utilisation, where="post", color=COLOURS[2])
+        below.set(xlabel="time (s)", ylabel="KV cache in use (%)", ylim=(0, 100))
+        for axes in (above, below):
+            axes.grid(visible=True, color="0.9", linewidth=0.6)
+        suffix = path.suffix.removeprefix(".").lower()
+        # Without a date the same numbers make the same file.
+        dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix)
+        write_whole(path, lambda part: figure.savefig(part, format=suffix, dpi=150, metadata=dated))

@@ -1,0 +1,116 @@
+"""Engines with made-up step times, a recorder that checks every step, and a driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfmodel.serving.blocks import Blocks
+from perfmodel.serving.instance import Instance
+from perfmodel.serving.policy import POLICIES
+from perfmodel.serving.sequence import Sequence
+
+
+class Times:
+    """Linear step times in binary fractions, so that sums are exact."""
+
+    def __init__(
+        self,
+        base: float = 1.0,
+        each: float = 0.0,
+        token: float = 0.0,
+        prompt: float = 0.25,
+        per_step: float = 1,
+        width: int = 1,
+        jumps: bool = True,
+    ) -> None:
+        self.base, self.each, self.token, self.prompt = base, each, token, prompt
+        self.tokens_per_step = per_step
+        self.width = width
+        self.jumps = jumps
+
+    def decode(self, sequences: int, context: float) -> float:
+        return self.base + self.each * sequences + self.token * context
+
+    def mixed(self, sequences: int, context: float, chunks: Any, ended: int) -> float:
+        tokens = sum(size for size, _ in chunks)
+        return self.decode(sequences, context) + self.prompt * tokens
+
+    def linear_up_to(self, sequences: int, context: float) -> float:
+        return 1e18 if self.jumps else context
+
+
+class Recorder:
+    """Keeps what an engine tells, and checks what must hold after every step."""
+
+    def __init__(self) -> None:
+        self.gaps: list[tuple[float, float]] = []
+        self.steps: list[tuple[float, float, int, int]] = []
+        """Begin, end, tokens prefilled, sequences decoding at the end."""
+        self.preempted_numbers: list[int] = []
+        self.clock = 0.0
+
+    def gap(self, seconds: float, tokens: float) -> None:
+        assert seconds > 0
+        assert tokens >= 0
+        self.gaps.append((seconds, tokens))
+
+    def runs(self, instance: Instance, start: float, ended: int, decodes: int) -> None:
+        assert start < instance.clock
+        assert 0 <= ended + len(instance.running) <= instance.max_num_seqs
+        assert instance.cache_used(max(0, decodes - 1)) <= instance.blocks.capacity + 1e-9
+
+    def step(self, instance: Instance, start: float, prefill_tokens: int) -> None:
+        assert start >= self.clock
+        assert instance.clock > start
+        self.clock = instance.clock
+        blocks = instance.blocks
+        used = blocks.used(instance.batch.tokens)
+        cached = 0 if instance.prefixes is None else instance.prefixes.tree.unheld
+        assert used + cached <= blocks.capacity + 1e-6
+        assert used >= -1e-6
+        assert instance.batch.slots + len(instance.prefilling) <= instance.max_num_seqs
+        self.steps.append((start, instance.clock, prefill_tokens, len(instance.running)))
+
+    def preempted(self, sequence: Sequence, now: float) -> None:
+        self.preempted_numbers.append(sequence.number)
+
+    @property
+    def tokens(self) -> float:
+        return sum(tokens for _, tokens in self.gaps)
+
+    @property
+    def seconds(self) -> float:
+        return sum(seconds * tokens for seconds, tokens in self.gaps)
+
+
+def engine(
+    policy: str = "chunked_mixed",
+    times: Any = None,
+    blocks: Blocks | None = None,
+    seqs: int = 8,
+    budget: int = 64,
+    **more: Any,
+) -> tuple[Instance, Recorder]:
+    told = Recorder()
+    blocks = blocks or Blocks(1e6, 4)
+    return Instance(times or Times(), blocks, POLICIES[policy], seqs, budget, told, **more), told
+
+
+def drive(instance: Instance, sequences: list[Sequence]) -> list[Sequence]:
+    """Send sequences when they arrive; those that ended, in the order in which they did."""
+    done: list[Sequence] = []
+    for sequence in sequences:
+        while not instance.idle and instance.clock < sequence.arrival_s:
+            done += advance(instance, sequence.arrival_s)
+        instance.submit(sequence, sequence.arrival_s)
+    while not instance.idle:
+        done += advance(instance)
+    return done
+
+
+def advance(instance: Instance, limit: float = float("inf")) -> list[Sequence]:
+    before = instance.clock
+    done = instance.advance(limit)
+    assert instance.clock > before, "no progress"
+    assert all(sequence.finish_s == instance.clock for sequence in done)
+    return done
