@@ -156,6 +156,9 @@ def test_a_file_is_as_good_as_it_says(name, family):
     hardware = load_hardware(name)
     found = choose_calibration(hardware)
     table = read_table(data_dir() / "measurements" / f"{family}.parquet", hardware)
+    kept = (table.rows["dtype"] == "bfloat16").to_numpy()
+    rows = table.rows[kept].reset_index(drop=True)
+    table = dataclasses.replace(table, rows=rows, numbers=table.numbers[kept])
     stated = read_calibration(available()[name]["vllm"]).sets
     scores = validate_table(table, hardware, found).scores
     (score,) = (s.score for s in scores if (s.dtype, s.regime) == ("bfloat16", "all"))
@@ -239,7 +242,7 @@ def test_a_wrong_field_is_named(tmp_path, field):
     path = available()["h100-sxm"]["vllm"]
     data = yaml.load(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     key, value = WRONG[field]
-    data["sets"]["gemm.bf16"][key] = value
+    data["sets"] = {"gemm.bf16": data["sets"]["gemm.bf16"] | {key: value}}
     broken = tmp_path / "h100-sxm.vllm.yaml"
     broken.write_text(yaml.safe_dump(data))
     with pytest.raises(InputError, match=key) as caught:
