@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import CapacityError
+from perfmodel.inference.kv_store import stated_length
 from perfmodel.inference.memory import Memory, memory_use
 from perfmodel.inference.plan import Plan
 from perfmodel.operators.cache import layer_window
@@ -97,7 +98,7 @@ def _lengths(model: Model, plan: Plan, block: int) -> Array:
     window = max((layer_window(layer.mixer) or 0 for layer in model.layers), default=0)
     lengths = block * np.arange(1, -(-window // block) + 4, dtype=np.float64)
     lengths = lengths[lengths > 1]  # a prompt and an output token at least
-    stated = plan.deployment.max_model_len
+    stated = stated_length(plan, model)
     if stated is None:
         return lengths
     # The last block of the longest sequence may hold less than it could.

@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from perfmodel.errors import CapacityError, InputError
+from perfmodel.inference.kv_store import stated_length
 from perfmodel.inference.memory import memory_use
 from perfmodel.inference.plan import Plan, make_plan
 from perfmodel.serving.kv_room import KvRoom, kv_room
@@ -94,7 +95,7 @@ def test_blocks_are_memorys_bytes(
     except InputError:
         assume(False)
     blocks = cache.blocks()
-    asked = np.minimum(np.array(lengths), stated or 3000)
+    asked = np.minimum(np.array(lengths), stated_length(plan, m) or 3000)
     workload = Workload(batch=1, prompt=asked - 1, output=1)
     needs = np.broadcast_to(memory_use(m, H100, workload, plan).kv_bytes, asked.shape)
     for length, need in zip(asked, needs, strict=True):
