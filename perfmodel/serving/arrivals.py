@@ -30,7 +30,7 @@ class ClosedLoop:
     think_s: float = 0.0
 
     def __post_init__(self) -> None:
-        _whole("concurrency", self.concurrency, 1, LARGEST)
+        _whole("--concurrency", self.concurrency, 1, LARGEST)
         if not 0 <= self.think_s < inf:
             raise InputError(f"think_s: must be 0 or more seconds (got {self.think_s})")
 
@@ -82,8 +82,8 @@ class SharedPrefix:
     count: int = 1
 
     def __post_init__(self) -> None:
-        _whole("prefix tokens", self.tokens, 1, LARGEST)
-        _whole("prefixes", self.count, 1, LARGEST)
+        _whole("--prefix-tokens", self.tokens, 1, LARGEST)
+        _whole("--prefix-count", self.count, 1, LARGEST)
 
     def stream(self, generator: np.random.Generator) -> Iterator[Prefix]:
         """Prefixes without end."""
@@ -101,7 +101,8 @@ class Demand:
 
     Args:
         arrivals: who sends them.
-        prompt: tokens of a prompt; not used by a trace, which has its own.
+        prompt: tokens of a prompt; not used by a trace, which has its own. Text and whole numbers
+            are read by `Lengths.parse`.
         output: tokens that are generated, likewise.
         requests: how many; None: all of a trace.
         seed: of all draws. Arrivals, prompts and outputs have streams of their own, so that
@@ -117,6 +118,8 @@ class Demand:
     prefix: SharedPrefix | None = None
 
     def __post_init__(self) -> None:
+        for name in ("prompt", "output"):
+            object.__setattr__(self, name, Lengths.parse(getattr(self, name), f"--{name}"))
         if self.requests is not None:
             _whole("--requests", self.requests, 1, MOST)
         elif not isinstance(self.arrivals, Trace):
