@@ -88,7 +88,9 @@ def served(
     replicas = 1 if shares else deployment.dp
     if replicas > 1:
         deployment = deployment.model_copy(update={"dp": 1})
-    workload = Workload(batch=deployment.dp, prompt=1, output=1)
+    # A sequence for each micro-batch: the pricer refuses more than one, and says why.
+    sequences = deployment.dp * deployment.pp_microbatches
+    workload = Workload(batch=sequences, prompt=1, output=1)
     plan = make_plan(model, hardware, workload, deployment)
     device, runs, host = running(hardware, plan)
     pricer = Pricer(plan.model, plan, runs, host)
