@@ -107,7 +107,9 @@ class Lengths:
             drawn = generator.normal(mean, values[1], number)
         elif kind == "lognormal":
             # E[exp(N(0, σ²))] = exp(σ²/2)
-            drawn = generator.lognormal(0.0, values[1], number) * (mean * exp(-(values[1] ** 2) / 2))
+            drawn = generator.lognormal(0.0, values[1], number) * (
+                mean * exp(-(values[1] ** 2) / 2)
+            )
         else:
             drawn = generator.exponential(mean, number)
         clipped = np.clip(np.rint(drawn), 1, self.longest or LARGEST)
