@@ -64,9 +64,9 @@ def _rows(values: Quantity, lines: Array, nodes: Array) -> list[list[float]]:
 
 def _along(nodes: list[float], row: list[float], cached: float) -> float:
     """A row's value at ``cached`` tokens; beyond its end along its last piece."""
-    j = min(bisect_right(nodes, cached), len(nodes) - 1)
-    low = nodes[j - 1]
-    return row[j - 1] + (cached - low) / (nodes[j] - low) * (row[j] - row[j - 1])
+    j = bisect_right(nodes, cached, 1, len(nodes) - 1)
+    low, value = nodes[j - 1], row[j - 1]
+    return value + (cached - low) / (nodes[j] - low) * (row[j] - value)
 
 
 class TabulatedSteps:
