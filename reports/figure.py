@@ -5,16 +5,22 @@ Colours are Okabe and Ito's, which colour-blind readers tell apart.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from calibrate.whole_file import write_whole
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 LEGEND: dict[str, Any] = {"framealpha": 0.85, "edgecolor": "none"}
-STYLE: dict[str, Any] = {"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "perfmodel"}
+
+
+def style() -> AbstractContextManager[None]:
+    """Fonts, text as text, and names inside a file that don't change from run to run."""
+    return mpl.rc_context({"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "perfmodel"})
 
 
 def save(figure: Figure, path: Path) -> None:

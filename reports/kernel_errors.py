@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -17,7 +16,7 @@ from matplotlib.figure import Figure
 from calibrate.schema import SCHEMAS, TIME, Mask
 from calibrate.table_work import format_column
 from calibrate.validate import Validation
-from reports.figure import COLOURS, LEGEND, STYLE, save
+from reports.figure import COLOURS, LEGEND, save, style
 
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 POINTS = 1500
@@ -39,7 +38,7 @@ def draw(validations: Sequence[Validation], path: Path) -> None:
     Raises:
         InputError: the file can't be written.
     """
-    with mpl.rc_context(STYLE):
+    with style():
         figure = Figure(figsize=(10, 4.6 * len(validations)), layout="constrained")
         FigureCanvasAgg(figure)
         panels = figure.subplots(len(validations), 2, squeeze=False)

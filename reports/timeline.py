@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from perfmodel.serving.occupancy import Timeline
-from reports.figure import COLOURS, LEGEND, STYLE, save
+from reports.figure import COLOURS, LEGEND, save, style
 
 
 def draw_timeline(timeline: Timeline, path: Path, title: str) -> None:
@@ -18,7 +17,7 @@ def draw_timeline(timeline: Timeline, path: Path, title: str) -> None:
     Raises:
         InputError: the file can't be written.
     """
-    with mpl.rc_context(STYLE):
+    with style():
         figure = Figure(figsize=(9, 5), layout="constrained")
         FigureCanvasAgg(figure)
         above, below = figure.subplots(2, 1, sharex=True)
