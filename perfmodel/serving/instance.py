@@ -187,7 +187,10 @@ class Instance:
             if sequence.admitted_s < 0:
                 sequence.admitted_s = self.clock
                 sequence.hit_tokens = sequence.prompt - size if match is not None else 0
-            if size:
+            if 0 < size <= budget and self.prefixes is None:
+                work.append((sequence, size))
+                budget -= size
+            elif size:
                 budget -= self._start(sequence, size, budget, work)
             else:  # its cache was computed before, here or elsewhere
                 last = sequence.last_s if sequence.last_s >= 0 else sequence.first_s
