@@ -50,6 +50,9 @@ class Silent(Collector):
     def step(self, instance: Instance, start: float, prefill_tokens: int) -> None:
         """Nothing."""
 
+    def runs(self, instance: Instance, start: float, ended: int, decodes: int) -> None:
+        """Nothing."""
+
     def preempted(self, sequence: Sequence, now: float) -> None:
         """Nothing."""
 

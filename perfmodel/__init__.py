@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from perfmodel.planning.advice import Advice, advise
     from perfmodel.planning.lever import Limits
     from perfmodel.planning.record import advice_record
+    from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop, SharedPrefix, Trace
+    from perfmodel.serving.lengths import Lengths
+    from perfmodel.serving.results import Simulation, simulation_record
+    from perfmodel.serving.serve import Serving, simulate
     from perfmodel.specs.deployment import Deployment
     from perfmodel.specs.hardware import Hardware, hardware_names, load_hardware
     from perfmodel.specs.loading import load_model, model_names
@@ -31,14 +35,22 @@ __version__ = "0.1.0"
 _HOME = {
     "Advice": "perfmodel.planning.advice",
     "CapacityError": "perfmodel.errors",
+    "ClosedLoop": "perfmodel.serving.arrivals",
+    "Demand": "perfmodel.serving.arrivals",
     "Deployment": "perfmodel.specs.deployment",
     "Estimate": "perfmodel.inference.estimate",
     "Hardware": "perfmodel.specs.hardware",
     "InputError": "perfmodel.errors",
+    "Lengths": "perfmodel.serving.lengths",
     "Limits": "perfmodel.planning.lever",
     "Model": "perfmodel.specs.model",
+    "OpenLoop": "perfmodel.serving.arrivals",
     "PerfmodelError": "perfmodel.errors",
+    "Serving": "perfmodel.serving.serve",
+    "SharedPrefix": "perfmodel.serving.arrivals",
+    "Simulation": "perfmodel.serving.results",
     "Speculation": "perfmodel.specs.speculation",
+    "Trace": "perfmodel.serving.arrivals",
     "UnknownNameError": "perfmodel.errors",
     "Workload": "perfmodel.specs.workload",
     "advice_record": "perfmodel.planning.record",
@@ -50,19 +62,29 @@ _HOME = {
     "load_hardware": "perfmodel.specs.hardware",
     "load_model": "perfmodel.specs.loading",
     "model_names": "perfmodel.specs.loading",
+    "simulate": "perfmodel.serving.serve",
+    "simulation_record": "perfmodel.serving.results",
 }
 
 __all__ = [
     "Advice",
     "CapacityError",
+    "ClosedLoop",
+    "Demand",
     "Deployment",
     "Estimate",
     "Hardware",
     "InputError",
+    "Lengths",
     "Limits",
     "Model",
+    "OpenLoop",
     "PerfmodelError",
+    "Serving",
+    "SharedPrefix",
+    "Simulation",
     "Speculation",
+    "Trace",
     "UnknownNameError",
     "Workload",
     "__version__",
@@ -75,6 +97,8 @@ __all__ = [
     "load_hardware",
     "load_model",
     "model_names",
+    "simulate",
+    "simulation_record",
 ]
 
 

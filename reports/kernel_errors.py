@@ -1,7 +1,6 @@
 """Predicted against measured kernel times, and the error over the size of the work.
 
-Colours are Okabe and Ito's, which colour-blind readers tell apart; formats differ by marker too,
-so that a black-and-white print still shows them.
+Formats differ by marker too, so that a black-and-white print still shows them.
 """
 
 from __future__ import annotations
@@ -10,17 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from calibrate.predictions_file import write_whole
 from calibrate.schema import SCHEMAS, TIME, Mask
 from calibrate.table_work import format_column
 from calibrate.validate import Validation
+from reports.figure import COLOURS, LEGEND, save, style
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 POINTS = 1500
 """Rows drawn of each format: more would only hide each other. Bands use all of them."""
@@ -29,7 +26,6 @@ BINS = 14
 ERROR_LIMITS = (-100.0, 300.0)
 LINEAR_PERCENT = 30.0
 """Errors up to here are drawn to scale, larger ones by their logarithm."""
-LEGEND: dict[str, Any] = {"framealpha": 0.85, "edgecolor": "none"}
 AXES = {
     "m": "tokens m", "q_len": "new tokens per sequence", "kv_len": "context (tokens)",
     "tokens": "tokens", "message_bytes": "message (bytes)",
@@ -42,17 +38,14 @@ def draw(validations: Sequence[Validation], path: Path) -> None:
     Raises:
         InputError: the file can't be written.
     """
-    with mpl.rc_context({"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "perfmodel"}):
+    with style():
         figure = Figure(figsize=(10, 4.6 * len(validations)), layout="constrained")
         FigureCanvasAgg(figure)
         panels = figure.subplots(len(validations), 2, squeeze=False)
         for (left, right), validation in zip(panels, validations, strict=True):
             _against(left, validation)
             _over_size(right, validation)
-        suffix = path.suffix.removeprefix(".").lower()
-        # Without a date the same numbers make the same file.
-        dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix)
-        write_whole(path, lambda part: figure.savefig(part, format=suffix, dpi=150, metadata=dated))
+        save(figure, path)
 
 
 def _formats(validation: Validation) -> list[tuple[str, Mask, str, str]]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from calibrate.predictions_file import write_whole
 from perfmodel.serving.occupancy import Timeline
-from reports.kernel_errors import COLOURS, LEGEND
+from reports.figure import COLOURS, LEGEND, save, style
 
 
 def draw_timeline(timeline: Timeline, path: Path, title: str) -> None:
@@ -19,7 +17,7 @@ def draw_timeline(timeline: Timeline, path: Path, title: str) -> None:
     Raises:
         InputError: the file can't be written.
     """
-    with mpl.rc_context({"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "perfmodel"}):
+    with style():
         figure = Figure(figsize=(9, 5), layout="constrained")
         FigureCanvasAgg(figure)
         above, below = figure.subplots(2, 1, sharex=True)
@@ -35,7 +33,4 @@ def draw_timeline(timeline: Timeline, path: Path, title: str) -> None:
         below.set(xlabel="time (s)", ylabel="KV cache in use (%)", ylim=(0, 100))
         for axes in (above, below):
             axes.grid(visible=True, color="0.9", linewidth=0.6)
-        suffix = path.suffix.removeprefix(".").lower()
-        # Without a date the same numbers make the same file.
-        dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix)
-        write_whole(path, lambda part: figure.savefig(part, format=suffix, dpi=150, metadata=dated))
+        save(figure, path)

@@ -18,6 +18,7 @@ from perfmodel.cli.text import percent, whole
 from perfmodel.errors import InputError
 from perfmodel.inference.estimate import Estimate, estimate
 from perfmodel.inference.kv_report import kv_report
+from perfmodel.inference.plan import Plan
 from perfmodel.inference.record import HEADLINE, estimate_record, plain, speculation_record
 from perfmodel.operators.format_bytes import BASE
 from perfmodel.specs.deployment import Deployment
@@ -91,15 +92,15 @@ def _operator_rows(result: Estimate) -> list[dict[str, Any]]:
     return rows
 
 
-def _format_facts(result: Estimate) -> list[str]:
+def format_facts(plan: Plan) -> list[str]:
     """The formats of weights and cache; of inputs and exchanges where they aren't in 16 bits."""
-    plan, formats = result.plan.deployment, result.plan.formats
-    facts = [f"weights {plan.weights}"]
+    deployment, formats = plan.deployment, plan.formats
+    facts = [f"weights {deployment.weights}"]
     if formats.main.quantises_inputs:
-        facts.append(f"activations {plan.activations}")
-    facts.append(f"cache {plan.kv_cache}")
+        facts.append(f"activations {deployment.activations}")
+    facts.append(f"cache {deployment.kv_cache}")
     if formats.communication.bits < BASE.bits:
-        facts.append(f"communication {plan.communication}")
+        facts.append(f"communication {deployment.communication}")
     return facts
 
 
@@ -107,7 +108,7 @@ def print_head(out: Any, result: Estimate) -> None:
     """Model, hardware and the case, on two lines."""
     plan, load = result.plan.deployment, result.workload
     gpus = result.plan.parallel.gpus
-    layout = ", ".join(f"{name} {ranks}" for name, ranks in parallel_sizes(result))
+    layout = ", ".join(f"{name} {ranks}" for name, ranks in parallel_sizes(result.plan))
     out.print(
         bold(result.model.name), f"on {gpus} ×", bold(result.hardware.name),
         *([f"({layout})"] if layout else []),
@@ -118,7 +119,7 @@ def print_head(out: Any, result: Estimate) -> None:
         facts.append(f"{whole(load.cached_prefix)} of them cached{share}")
     if load.prefill_chunk:
         facts.append(f"chunks of {whole(load.prefill_chunk)}")
-    facts += [f"output {whole(load.output)}", *_format_facts(result), plan.engine]
+    facts += [f"output {whole(load.output)}", *format_facts(result.plan), plan.engine]
     if plan.speculation is not None:
         facts.append(speculation_fact(plan.speculation))
     out.print(" · ".join(facts))
@@ -150,7 +151,14 @@ def _print_tables(result: Estimate, explain: Explain | None) -> None:
     _print_notes(out, result)
 
 
-def _fitted_times(result: Estimate) -> str:
+def times_line(result: Estimate) -> str:
+    """What the times rest on."""
+    kinds = {
+        "assumed": "Times: assumed shares of the datasheet's peaks, not calibrated on this device.",
+        "datasheet roof": "Times: the datasheet's roof, which no real kernel reaches.",
+    }
+    if result.calibration in kinds:
+        return kinds[result.calibration]
     prefill, decode = (p.cost.assumed_share for p in (result.prefill, result.decode))
     return (
         f"Times: {result.calibration} calibration; assumed shares price what it didn't measure, "
@@ -159,12 +167,8 @@ def _fitted_times(result: Estimate) -> str:
 
 
 def _print_notes(out: Any, result: Estimate) -> None:
-    kinds = {
-        "assumed": "Times: assumed shares of the datasheet's peaks, not calibrated on this device.",
-        "datasheet roof": "Times: the datasheet's roof, which no real kernel reaches.",
-    }
     if result.memory.fits:
-        out.print(kinds.get(result.calibration, _fitted_times(result)))
+        out.print(times_line(result))
         out.print("TTFT is the batch's prefill without queueing.")
     for note in result.warnings:
         out.print(f"Note: {note}.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from perfmodel.cli.output import table
 from perfmodel.cli.text import binary, whole
 from perfmodel.inference.estimate import Estimate
+from perfmodel.inference.plan import Plan
 from perfmodel.operators.cache import layer_window, state_bytes_per_sequence, token_bytes
 from perfmodel.operators.sharding import local_layer, stage_layers
 from perfmodel.specs.model import Layer
@@ -169,14 +170,14 @@ def _reserve_note(result: Estimate) -> str:
 
 def _weights_note(result: Estimate) -> str:
     parallel = result.plan.parallel
-    layout = [f"{n} {ranks}" for n, ranks in parallel_sizes(result) if n in {"tp", "ep"}]
+    layout = [f"{n} {ranks}" for n, ranks in parallel_sizes(result.plan) if n in {"tp", "ep"}]
     stage = [f"stage {result.memory.stage + 1} of {parallel.pp}"] if parallel.pp > 1 else []
     return ", ".join([result.plan.deployment.weights, *layout, *stage])
 
 
-def parallel_sizes(result: Estimate) -> list[tuple[str, int]]:
+def parallel_sizes(plan: Plan) -> list[tuple[str, int]]:
     """The parallel sizes that aren't 1."""
-    parallel = result.plan.parallel
+    parallel = plan.parallel
     names = ("tp", "pp", "ep", "dp", "cp", "dcp")
     return [(n, getattr(parallel, n)) for n in names if getattr(parallel, n) > 1]
 

@@ -148,17 +148,47 @@ def _speculation(given: dict[str, Any]) -> Speculation | None:
 
 def takes_case(command: Callable[..., Answer]) -> Callable[..., Answer]:
     """Give ``command(…, workload, deployment)`` the flags of both records instead."""
+
+    def built(given: dict[str, Any]) -> dict[str, Any]:
+        workload = _build(Workload, WORKLOAD, given)
+        return {"workload": workload, "deployment": _deployment(given)}
+
+    flags = [_parameter(flag, Workload) for flag in WORKLOAD]
+    return _flagged(command, [*flags, *_deployment_parameters()], {"workload", "deployment"}, built)
+
+
+def takes_deployment(command: Callable[..., Answer]) -> Callable[..., Answer]:
+    """Give ``command(…, deployment)`` its flags instead: the workload is the command's own."""
+
+    def built(given: dict[str, Any]) -> dict[str, Any]:
+        return {"deployment": _deployment(given)}
+
+    return _flagged(command, _deployment_parameters(), {"deployment"}, built)
+
+
+def _deployment_parameters() -> list[inspect.Parameter]:
+    flags = [_parameter(flag, Deployment) for flag in DEPLOYMENT]
+    return flags + [_parameter(flag, Speculation, NESTED) for flag in SPECULATION]
+
+
+def _deployment(given: dict[str, Any]) -> Deployment:
+    speculation = _speculation(given)
+    return _build(Deployment, DEPLOYMENT, given, speculation=speculation)
+
+
+def _flagged(
+    command: Callable[..., Answer],
+    shared: list[inspect.Parameter],
+    records: set[str],
+    built: Callable[[dict[str, Any]], dict[str, Any]],
+) -> Callable[..., Answer]:
+    """``command`` with ``shared`` flags in place of the ``records`` that are ``built`` of them."""
     signature = inspect.signature(command, eval_str=True)
-    own = [p for p in signature.parameters.values() if p.name not in {"workload", "deployment"}]
-    shared = [_parameter(flag, Workload) for flag in WORKLOAD]
-    shared += [_parameter(flag, Deployment) for flag in DEPLOYMENT]
-    shared += [_parameter(flag, Speculation, NESTED) for flag in SPECULATION]
+    own = [p for p in signature.parameters.values() if p.name not in records]
 
     def wrapped(**given: Any) -> Answer:
-        workload = _build(Workload, WORKLOAD, given)
-        speculation = _speculation(given)
-        deployment = _build(Deployment, DEPLOYMENT, given, speculation=speculation)
-        return command(**given, workload=workload, deployment=deployment)
+        made = built(given)  # takes out of ``given`` what it uses
+        return command(**given, **made)
 
     keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
     wrapped.__name__ = command.__name__

@@ -22,6 +22,8 @@ LABELS = {
     "e2e_s": "End to end",
     "queue_s": "Queueing",
 }
+WHOLE = {"kv_utilisation_peak": "KV cache in use at most"}
+"""Labels that the table shortens."""
 
 
 def _cells(values: Distribution) -> list[str]:
@@ -92,8 +94,11 @@ def simulation_tables(result: Simulation, width: int) -> Iterator[Table]:
 def definition_lines(result: Simulation, width: int) -> Iterator[str]:
     """Notes below the tables; on a narrow terminal the definitions too."""
     if width < WIDE:
-        for name in (*LATENCIES, *(name for _, _, name in _throughput(result) if name)):
-            yield f"{name}: {DEFINITIONS[name]}."
+        for name in LATENCIES:
+            yield f"{LABELS[name]}: {DEFINITIONS[name]}."
+        for label, _, name in _throughput(result):
+            if name:
+                yield f"{WHOLE.get(name, label)}: {DEFINITIONS[name]}."
     if result.warmup:
         yield (
             f"The first {whole(result.warmup)} requests are left out of latencies; rates and "

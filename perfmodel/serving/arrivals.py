@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count, islice, repeat
 from math import inf, isfinite
@@ -18,6 +18,8 @@ from perfmodel.specs.workload import LARGEST
 
 DEFAULT_PROMPT, DEFAULT_OUTPUT = Lengths("constant", (1024,)), Lengths("constant", (256,))
 """Those of `perfmodel.specs.workload.Workload`."""
+Maker = Callable[[Iterable[float]], Iterator[Sequence]]
+"""Makes the next requests, one for each time of arrival."""
 MOST = 10**12
 """Requests and seeds beyond which a number is a typing error."""
 
@@ -30,7 +32,7 @@ class ClosedLoop:
     think_s: float = 0.0
 
     def __post_init__(self) -> None:
-        _whole("concurrency", self.concurrency, 1, LARGEST)
+        _whole("--concurrency", self.concurrency, 1, LARGEST)
         if not 0 <= self.think_s < inf:
             raise InputError(f"think_s: must be 0 or more seconds (got {self.think_s})")
 
@@ -82,8 +84,8 @@ class SharedPrefix:
     count: int = 1
 
     def __post_init__(self) -> None:
-        _whole("prefix tokens", self.tokens, 1, LARGEST)
-        _whole("prefixes", self.count, 1, LARGEST)
+        _whole("--prefix-tokens", self.tokens, 1, LARGEST)
+        _whole("--prefix-count", self.count, 1, LARGEST)
 
     def stream(self, generator: np.random.Generator) -> Iterator[Prefix]:
         """Prefixes without end."""
@@ -101,7 +103,8 @@ class Demand:
 
     Args:
         arrivals: who sends them.
-        prompt: tokens of a prompt; not used by a trace, which has its own.
+        prompt: tokens of a prompt; not used by a trace, which has its own. Text and whole numbers
+            are read by `Lengths.parse`.
         output: tokens that are generated, likewise.
         requests: how many; None: all of a trace.
         seed: of all draws. Arrivals, prompts and outputs have streams of their own, so that
@@ -117,6 +120,8 @@ class Demand:
     prefix: SharedPrefix | None = None
 
     def __post_init__(self) -> None:
+        for name in ("prompt", "output"):
+            object.__setattr__(self, name, Lengths.parse(getattr(self, name), f"--{name}"))
         if self.requests is not None:
             _whole("--requests", self.requests, 1, MOST)
         elif not isinstance(self.arrivals, Trace):
@@ -143,14 +148,13 @@ class Demand:
         made = self._drawn(misfit)
         if isinstance(self.arrivals, ClosedLoop):
             first = min(total, self.arrivals.concurrency)
-            start = (made(number, 0.0) for number in range(first))
-            return Source(start, total, made, first, self.arrivals.think_s)
+            start = list(made(repeat(0.0, first)))
+            return Source(iter(start), total, made, first, self.arrivals.think_s)
         times = self.arrivals.times(_generator(self.seed, 0))
-        sent = (made(number, time) for number, time in zip(range(total), times, strict=False))
-        return Source(sent, total)
+        return Source(made(islice(times, total)), total)
 
-    def _drawn(self, misfit: Misfit) -> Callable[[int, float], Sequence]:
-        """Make request ``number`` that arrives at a time."""
+    def _drawn(self, misfit: Misfit) -> Maker:
+        """What makes the next requests, in the order of their numbers."""
         self._check_longest(misfit)
         prompts = self.prompt.stream(_generator(self.seed, 1))
         outputs = self.output.stream(_generator(self.seed, 2))
@@ -158,15 +162,17 @@ class Demand:
             self.prefix.stream(_generator(self.seed, 3)) if self.prefix else repeat(())
         )
         bounded = self.prompt.longest and self.output.longest
+        each = zip(count(), prompts, outputs, prefixes, strict=False)
 
-        def make(number: int, arrival: float) -> Sequence:
-            prompt, output = next(prompts), next(outputs)
-            if not bounded and (reason := misfit(prompt, output)):
-                raise InputError(
-                    f"request {number + 1} ({prompt} prompt and {output} output tokens, drawn from "
-                    f"{self.prompt.spec} and {self.output.spec}) can never be served: {reason}"
-                )
-            return Sequence(number, arrival, prompt, output, next(prefixes))
+        def make(arrivals: Iterable[float]) -> Iterator[Sequence]:
+            for arrival, (number, prompt, output, prefix) in zip(arrivals, each, strict=False):
+                if not bounded and (reason := misfit(prompt, output)):
+                    raise InputError(
+                        f"request {number + 1} ({prompt} prompt and {output} output tokens, drawn "
+                        f"from {self.prompt.spec} and {self.output.spec}) can never be served: "
+                        f"{reason}"
+                    )
+                yield Sequence(number, arrival, prompt, output, prefix)
 
         return make
 
@@ -185,7 +191,7 @@ class Source:
     Args:
         arrivals: in the order in which they come.
         total: how many there are in all.
-        make: makes the request that a user sends after another, where users wait.
+        make: makes the requests that users send after others, where users wait.
         made: how many of all ``arrivals`` hold.
         think_s: seconds from the end of one to its user's next.
     """
@@ -194,7 +200,7 @@ class Source:
         self,
         arrivals: Iterator[Sequence],
         total: int,
-        make: Callable[[int, float], Sequence] | None = None,
+        make: Maker | None = None,
         made: int = 0,
         think_s: float = 0.0,
     ) -> None:
@@ -203,14 +209,20 @@ class Source:
         self.think_s = think_s
         self.follows = make is not None
         self._make = make
-        self._numbers = count(made)
+        self._left = total - made
 
     def follow(self, now: float) -> Sequence | None:
         """What a user sends whose last request ended ``now``; None where no more is to be sent."""
+        sent = self.follow_all(1, now)
+        return sent[0] if sent else None
+
+    def follow_all(self, ended: int, now: float) -> list[Sequence]:
+        """What users send whose last requests, ``ended`` of them, have ended ``now``."""
         if self._make is None:
-            return None
-        number = next(self._numbers)
-        return self._make(number, now + self.think_s) if number < self.total else None
+            return []
+        sent = min(ended, self._left)
+        self._left -= sent
+        return list(self._make(repeat(now + self.think_s, sent)))
 
 
 def _generator(seed: int, stream: int) -> np.random.Generator:

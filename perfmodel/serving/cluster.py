@@ -295,10 +295,7 @@ class Cluster:
         if not done:
             return
         self._recorder.ended(done)
-        for _ in done:
-            sequence = self._source.follow(now)
-            if sequence is None:
-                break
+        for sequence in self._source.follow_all(len(done), now):
             if sequence.arrival_s > now:
                 self._push(sequence.arrival_s, self._arrive, sequence)
             else:
@@ -344,9 +341,6 @@ def serve_alone(engine: Engine, source: Source, recorder: Recorder) -> None:
             continue
         recorder.ended(done)
         if source.follows:
-            for _ in done:
-                sequence = source.follow(instance.clock)
-                if sequence is None:
-                    break
-                recorder.arrived(sequence)
-                instance.submit(sequence, instance.clock)
+            followers = source.follow_all(len(done), instance.clock)
+            recorder.followed(followers)
+            instance.submit_all(followers, instance.clock)

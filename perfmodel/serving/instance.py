@@ -107,16 +107,22 @@ class Instance:
         return self.prefixes.match(sequence).blocks * self.blocks.block
 
     def submit(self, sequence: Sequence, now: float) -> None:
-        """Queue a sequence at ``now``, which isn't before what it has run to.
+        """Queue one sequence, as `submit_all` does."""
+        self.submit_all([sequence], now)
+
+    def submit_all(self, sequences: list[Sequence], now: float) -> None:
+        """Queue sequences at ``now``, which isn't before what it has run to.
 
         Raises:
-            InputError: it never fits, however empty the engine is.
+            InputError: one never fits, however empty the engine is.
         """
-        if sequence.prompt + sequence.output + self._spare > self.cache.longest:
-            self.cache.refuse(sequence, self._spare)
+        longest = self.longest
+        for sequence in sequences:
+            if sequence.prompt + sequence.output > longest:
+                self.cache.refuse(sequence, self._spare)
         if now > self.clock and self.idle:
             self.clock = now
-        self.waiting.append(sequence)
+        self.waiting += sequences
 
     def advance(self, limit: float = inf) -> list[Sequence]:
         """Run to the next event, or until the step that is running at ``limit`` ends.
@@ -181,7 +187,10 @@ class Instance:
             if sequence.admitted_s < 0:
                 sequence.admitted_s = self.clock
                 sequence.hit_tokens = sequence.prompt - size if match is not None else 0
-            if size:
+            if 0 < size <= budget and self.prefixes is None:
+                work.append((sequence, size))
+                budget -= size
+            elif size:
                 budget -= self._start(sequence, size, budget, work)
             else:  # its cache was computed before, here or elsewhere
                 last = sequence.last_s if sequence.last_s >= 0 else sequence.first_s

@@ -53,6 +53,7 @@ class KvCache:
         self._padding_held = 0.0
         self._plain = not (blocks.fixed or policy.padded or prefixes or swap)
         self._reserve = policy.reserve
+        self._simple = self._plain and policy.reserve == 0 and blocks.grows
         self._step_tokens = step_tokens
 
     def refuse(self, sequence: Sequence, spare: int) -> NoReturn:
@@ -91,7 +92,10 @@ class KvCache:
         Returns:
             The blocks that are no longer free; -1 where it doesn't fit.
         """
-        held, asked = self._needs(sequence)
+        if self._simple and sequence.to_prefill:
+            held = asked = float(-(-(sequence.prompt + sequence.generated) // self.blocks.block))
+        else:
+            held, asked = self._needs(sequence)
         if match is not None:
             asked += match.unheld - match.blocks
         if asked > free:

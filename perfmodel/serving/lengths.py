@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, count, repeat
 from math import exp, isfinite
 
 import numpy as np
@@ -93,29 +94,32 @@ class Lengths:
             return (self.values[0] + self.values[1]) / 2
         return self.values[0]
 
-    def draw(self, generator: np.random.Generator, count: int) -> list[int]:
-        """``count`` lengths."""
+    def draw(self, generator: np.random.Generator, number: int) -> list[int]:
+        """``number`` lengths."""
         kind, values = self.kind, self.values
         if kind == "constant":
-            return [int(values[0])] * count
+            return [int(values[0])] * number
         if kind == "uniform":
-            whole = generator.integers(int(values[0]), int(values[1]), count, endpoint=True)
+            whole = generator.integers(int(values[0]), int(values[1]), number, endpoint=True)
             return [int(value) for value in whole.tolist()]
         mean = values[0]
         if kind == "normal":
-            drawn = generator.normal(mean, values[1], count)
+            drawn = generator.normal(mean, values[1], number)
         elif kind == "lognormal":
             # E[exp(N(0, σ²))] = exp(σ²/2)
-            drawn = generator.lognormal(0.0, values[1], count) * (mean * exp(-(values[1] ** 2) / 2))
+            drawn = generator.lognormal(0.0, values[1], number) * (
+                mean * exp(-(values[1] ** 2) / 2)
+            )
         else:
-            drawn = generator.exponential(mean, count)
+            drawn = generator.exponential(mean, number)
         clipped = np.clip(np.rint(drawn), 1, self.longest or LARGEST)
         return [int(value) for value in clipped.tolist()]
 
     def stream(self, generator: np.random.Generator) -> Iterator[int]:
         """Lengths without end."""
-        while True:
-            yield from self.draw(generator, BLOCK)
+        if self.kind == "constant":
+            return repeat(int(self.values[0]))
+        return chain.from_iterable(self.draw(generator, BLOCK) for _ in count())
 
 
 def _whole(text: str, name: str, whole: str) -> int:

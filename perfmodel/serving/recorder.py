@@ -51,6 +51,12 @@ class Recorder(Collector):
             for pool in self.pools:
                 pool.occupancy.count_from(self.begin)
 
+    def followed(self, sequences: list[Sequence]) -> None:
+        """Requests came that others' ends brought about."""
+        if sequences and sequences[0].number <= self.warmup <= sequences[-1].number:
+            for sequence in sequences:
+                self.arrived(sequence)
+
     def ended(self, sequences: list[Sequence]) -> None:
         """Take in sequences that have all their tokens, in the order of their ends."""
         self.last_end = sequences[-1].finish_s

@@ -16,7 +16,7 @@ DEFINITIONS: dict[str, str] = {
     "without the first token; requests of one token have none",
     "itl_s": "inter-token latency: each gap between two tokens of a request, over all tokens; the "
     "time to the first is none",
-    "e2e_s": "end to end: from a request's arrival to its last token",
+    "e2e_s": "from a request's arrival to its last token",
     "queue_s": "from a request's arrival to the step that begins its prefill; part of TTFT. "
     "Waiting again after a preemption, or for a decoding instance, counts in TPOT instead",
     "requests_per_s": "requests that ended, over the time from the first arrival to the last end: "
@@ -28,7 +28,7 @@ DEFINITIONS: dict[str, str] = {
     "kv_utilisation_peak": "the largest share of one instance's KV cache in use at any time",
     "utilisation": "share of the time in which an instance runs a step, averaged over instances",
     "mean_running": "sequences in prefill or decode over all instances, averaged over time",
-    "mean_waiting": "requests that no instance has admitted yet, averaged over time",
+    "mean_waiting": "requests in the instances' queues, preempted ones too, averaged over time",
     "requests": "requests that ended, those of the warm-up too",
     "simulated_s": "simulated time from the first arrival to the last end",
     "wall_s": "time that the simulation took",

@@ -88,7 +88,9 @@ def served(
     replicas = 1 if shares else deployment.dp
     if replicas > 1:
         deployment = deployment.model_copy(update={"dp": 1})
-    workload = Workload(batch=deployment.dp, prompt=1, output=1)
+    # A sequence for each micro-batch: the pricer refuses more than one, and says why.
+    sequences = deployment.dp * deployment.pp_microbatches
+    workload = Workload(batch=sequences, prompt=1, output=1)
     plan = make_plan(model, hardware, workload, deployment)
     device, runs, host = running(hardware, plan)
     pricer = Pricer(plan.model, plan, runs, host)
@@ -166,10 +168,30 @@ def simulate(
     Raises:
         InputError: one line that names what is wrong, and what would do.
     """
+    serving = settled(serving, demand)
+    case = served(model, hardware, deployment, serving)
+    return run(case, demand, serving, ended=ended, progress=progress)
+
+
+def settled(serving: Serving | None, demand: Demand) -> Serving:
+    """``serving`` with prefixes cached only where requests may share one: else the same, sooner."""
     serving = serving or Serving()
     if serving.prefix_caching is None and demand.prefix is None and not demand.traced:
-        serving = replace(serving, prefix_caching=False)  # nothing is shared: the same, sooner
-    case = served(model, hardware, deployment, serving)
+        return replace(serving, prefix_caching=False)
+    return serving
+
+
+def run(
+    case: Served,
+    demand: Demand,
+    serving: Serving,
+    *,
+    ended: Ended | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Simulation:
+    """Simulate a deployment that `served` has made of ``serving``; otherwise as `simulate`."""
+    if serving.disaggregate is not None and case.replicas > 1:
+        raise InputError("--dp: not with --disaggregate, which gives both pools' sizes")
     pools = None
     if serving.disaggregate is not None:
         pools = Disaggregation(*serving.disaggregate, transfer_of(case))

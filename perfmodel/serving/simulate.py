@@ -63,7 +63,9 @@ def simulate_engines(
     """
     started = perf_counter()
     source = demand.source(_misfit(engine, disaggregation))
-    if not 0 <= warmup < source.total:
+    if warmup < 0:
+        raise InputError(f"--warmup: must be 0 or more requests (got {warmup})")
+    if warmup >= source.total:
         raise InputError(
             f"--warmup: leaves no request of {source.total} (got {warmup}): ask for fewer"
         )

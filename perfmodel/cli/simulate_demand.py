@@ -1,0 +1,129 @@
+"""The flags of `perfmodel simulate` as a demand: who sends requests, how long and how many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from perfmodel.cli.options import whole_number
+from perfmodel.cli.text import digits, whole
+from perfmodel.errors import InputError
+from perfmodel.serving.arrivals import (
+    DEFAULT_OUTPUT,
+    DEFAULT_PROMPT,
+    ClosedLoop,
+    Demand,
+    OpenLoop,
+    SharedPrefix,
+    Trace,
+)
+from perfmodel.serving.lengths import Lengths
+
+TURNS, LEAST = 10, 1000
+"""Requests of each user, and of all at least, where no number is asked for."""
+
+
+def pools(text: str) -> tuple[int, int]:
+    """Instances that prefill and that decode, as typed: ``2:1``.
+
+    Raises:
+        BadParameter: names the text.
+    """
+    parts = str(text).split(":")
+    if len(parts) != 2:
+        raise typer.BadParameter(f"{str(text)[:40]!r} is no pair of instances such as 2:1")
+    return whole_number(parts[0]), whole_number(parts[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the flags of a demand say; None: nothing."""
+
+    concurrency: int | None
+    rate: float | None
+    burstiness: float | None
+    trace: Path | None
+    prompt: str | None
+    output: str | None
+    requests: int | None
+    seed: int | None
+    prefix_tokens: int | None
+    prefix_count: int | None
+
+    def demand(self) -> Demand:
+        """The requests.
+
+        Raises:
+            InputError: flags that miss each other, or a value that is wrong.
+        """
+        arrivals = self._arrivals()
+        requests = self.requests
+        if requests is None and not isinstance(arrivals, Trace):
+            requests = max(LEAST, TURNS * (self.concurrency or 0))
+        return Demand(
+            arrivals,
+            DEFAULT_PROMPT if self.prompt is None else Lengths.parse(self.prompt, "--prompt"),
+            DEFAULT_OUTPUT if self.output is None else Lengths.parse(self.output, "--output"),
+            requests,
+            self.seed or 0,
+            self._prefix(),
+        )
+
+    def _arrivals(self) -> ClosedLoop | OpenLoop | Trace:
+        ways = {"--concurrency": self.concurrency, "--rate": self.rate, "--trace": self.trace}
+        given = [flag for flag, value in ways.items() if value is not None]
+        if not given:
+            raise InputError(
+                "--concurrency, --rate or --trace: say how requests come, such as --concurrency 64"
+            )
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(given)}: one of them at a time")
+        if self.burstiness is not None and self.rate is None:
+            raise InputError(f"--burstiness: is a rate's; {given[0]} has none")
+        if self.trace is not None:
+            self._refuse_beside_trace()
+            return Trace(self.trace)
+        if self.rate is not None:
+            return OpenLoop(self.rate, 1.0 if self.burstiness is None else self.burstiness)
+        return ClosedLoop(self.concurrency or 0)
+
+    def _refuse_beside_trace(self) -> None:
+        for flag, value in (
+            ("--prompt", self.prompt), ("--output", self.output), ("--seed", self.seed),
+            ("--prefix-tokens", self.prefix_tokens),
+        ):  # fmt: skip
+            if value is not None:
+                raise InputError(f"{flag}: --trace says it of each request; leave {flag} out")
+
+    def _prefix(self) -> SharedPrefix | None:
+        if self.prefix_tokens is not None:
+            return SharedPrefix(
+                self.prefix_tokens, 1 if self.prefix_count is None else self.prefix_count
+            )
+        if self.prefix_count is not None:
+            raise InputError("--prefix-count: needs --prefix-tokens, their length")
+        return None
+
+
+def demand_facts(demand: Demand, requests: int) -> list[str]:
+    """The requests in a few words each."""
+    arrivals, prefix = demand.arrivals, demand.prefix
+    if isinstance(arrivals, Trace):
+        return [f"trace {arrivals.path.name}", f"{whole(requests)} requests"]
+    if isinstance(arrivals, ClosedLoop):
+        facts = [f"{whole(arrivals.concurrency)} users"]
+    else:
+        facts = [f"{digits(arrivals.rate)} requests/s" if arrivals.rate < 1e12 else "all at once"]
+        if arrivals.burstiness != 1:
+            facts.append(f"burstiness {arrivals.burstiness:g}")
+    facts += [f"prompt {_length(demand.prompt)}", f"output {_length(demand.output)}"]
+    if prefix is not None:
+        many = f"{whole(prefix.count)} prefixes" if prefix.count > 1 else "one prefix"
+        facts.append(f"{many} of {whole(prefix.tokens)}")
+    return [*facts, f"{whole(requests)} requests", f"seed {demand.seed}"]
+
+
+def _length(lengths: Lengths) -> str:
+    return whole(lengths.values[0]) if lengths.kind == "constant" else lengths.spec
