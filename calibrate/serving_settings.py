@@ -1,0 +1,66 @@
+"""What public benchmarks are known to set on servers, where their tables don't say it.
+
+InferenceX (before: InferenceMAX) publishes the scripts that start its servers:
+https://github.com/SemiAnalysisAI/InferenceX, ``benchmarks/``. Read there, by file:
+
+* ``70b_fp8_h100_slurm.sh``, ``70b_fp8_h200_slurm.sh`` (vLLM): ``kv-cache-dtype: fp8``,
+  ``max-num-batched-tokens: 8192``, ``--max-num-seqs`` the concurrency.
+* ``70b_fp8_h200_trt_slurm.sh`` (TensorRT-LLM): cache in ``fp8``, ``--max_num_tokens`` the longest
+  sequence; for prompts and outputs of 1,024 on fewer than 8 GPUs ``batch_wait_timeout_iters: 20``:
+  a prompt waits 20 steps, as a batch of 0.9 of the tokens seldom comes together.
+* ``dsr1_fp8_h200_trt_slurm.sh``: cache in ``fp8``, ``max_num_tokens`` the prompt and the
+  concurrency and 64, in multiples of 64; ``free_gpu_memory_fraction: 0.75``.
+* ``dsr1_fp8_h200.sh`` (SGLang): ``--chunked-prefill-size 32768``, ``--mem-fraction-static 0.82``,
+  ``--stream-interval 10``: the first token may be sent with the tenth.
+
+What other benchmarks set isn't known: they run on an engine's defaults here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calibrate.serving_table import Row
+
+INFERENCEX = "inferencex"
+LONGEST_SEQUENCE = 9416
+"""``MAX_MODEL_LEN`` of a prompt and an output of 1,024 and 8,192, in either order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of a server that its row doesn't state; None: the engine's default."""
+
+    kv_cache: str | None = None
+    max_num_batched_tokens: int | None = None
+    gpu_memory_utilization: float | None = None
+    ttft_steps: float = 0.0
+
+
+def settings_of(row: Row) -> Settings:
+    """What the row states, then what is known of its bench."""
+    known = _known(row)
+    return Settings(
+        kv_cache=row.kv_cache or known.kv_cache,
+        max_num_batched_tokens=row.max_num_batched_tokens or known.max_num_batched_tokens,
+        gpu_memory_utilization=known.gpu_memory_utilization,
+        ttft_steps=known.ttft_steps if row.ttft_steps is None else row.ttft_steps,
+    )
+
+
+def _known(row: Row) -> Settings:
+    if row.bench != INFERENCEX:
+        return Settings()
+    deepseek = row.model.startswith("deepseek")
+    if row.engine == "trtllm" and deepseek:
+        tokens = (row.concurrency + row.isl + 64 + 63) // 64 * 64
+        return Settings("fp8", tokens, 0.75)
+    if row.engine == "sglang" and deepseek:
+        return Settings(max_num_batched_tokens=32_768, gpu_memory_utilization=0.82, ttft_steps=9)
+    if row.model.startswith("llama") and row.engine == "trtllm":
+        even = row.isl == row.osl == 1024
+        tokens = 2 * 1024 + 20 if even else LONGEST_SEQUENCE
+        return Settings("fp8", tokens, ttft_steps=20.0 if even and row.tp < 8 else 0.0)
+    if row.model.startswith("llama") and row.engine == "vllm":
+        return Settings("fp8", 8192)
+    return Settings()
