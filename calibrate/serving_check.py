@@ -11,14 +11,18 @@ import pandas as pd
 
 from calibrate.score import Score, score
 from calibrate.serving_flags import flags_of, ttft_flag
-from calibrate.serving_settings import settings_of
+from calibrate.serving_settings import EXPERT_SKEW, settings_of
 from calibrate.serving_table import Row, ServingTable
 from perfmodel.errors import InputError, PerfmodelError
 from perfmodel.serving.arrivals import ClosedLoop, Demand
+from perfmodel.serving.cluster import Engine
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.serve import Served, Serving, served
 from perfmodel.serving.simulate import simulate_engines
+from perfmodel.serving.step_times import StepTimes
 from perfmodel.specs.deployment import Deployment
+from perfmodel.specs.loading import load_model
+from perfmodel.specs.model import MoeFfn
 
 ENGINES: Mapping[str, str] = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm-2025"}
 """The preset of an engine's name; another name is a preset or a file itself."""
@@ -77,17 +81,27 @@ class Predictor:
     def __init__(self, engine: str | None = None, rounds: int = ROUNDS) -> None:
         self._engine = engine
         self._rounds = rounds
-        self._keys: dict[tuple[object, ...], Served | str] = {}
+        self._cases: dict[tuple[object, ...], Served | str] = {}
+        self._times: dict[tuple[object, ...], StepTimes] = {}
 
-    def _deployed(self, row: Row) -> Served:
+    def served(self, row: Row) -> Served:
+        """The row's engine; rows that differ in limits alone share their step times.
+
+        Raises:
+            InputError: no such model, GPU or engine, or it doesn't fit.
+        """
         settings = settings_of(row)
         preset = self._engine or ENGINES.get(row.engine, row.engine)
-        tokens = settings.max_num_batched_tokens
-        key = (row.model, row.gpu, preset, row.weights, row.tp, row.ep, row.attention_dp,
-               settings.kv_cache, tokens, row.max_num_seqs)  # fmt: skip
-        made = self._keys.get(key)
+        same = (row.model, row.gpu, preset, row.weights, row.tp, row.ep, row.attention_dp,
+                settings.kv_cache)  # fmt: skip
+        key = (*same, settings, row.max_num_seqs)
+        made = self._cases.get(key)
         if made is None:
-            made = self._keys[key] = _serve(row, preset)
+            made = _serve(row, preset)
+            if not isinstance(made, str):
+                times = self._times.setdefault(same, made.engine.times)
+                made = replace(made, engine=replace(made.engine, times=times))
+            self._cases[key] = made
         if isinstance(made, str):
             raise InputError(made)
         return made
@@ -95,19 +109,27 @@ class Predictor:
     def predict(self, row: Row) -> Predicted:
         """Simulate a row's closed loop; never raises for what a row holds."""
         try:
-            case = self._deployed(row)
-            demand = Demand(
-                ClosedLoop(row.concurrency),
-                _lengths(row.isl, row.length_factor),
-                _lengths(row.osl, row.length_factor),
-                self._rounds * row.concurrency,
-            )
-            found = simulate_engines(demand, case.engine)
+            case = self.served(row)
+            ttft, tpot = self.run(row, case.engine)
         except PerfmodelError as error:
             return Predicted(row, reason=str(error))
-        tpot = 1e3 * found.tpot_s.mean
-        ttft = 1e3 * found.ttft_s.mean + settings_of(row).ttft_steps * tpot
         return Predicted(row, ttft, tpot, kv_bound=_bound(row, case))
+
+    def run(self, row: Row, engine: Engine) -> tuple[float, float]:
+        """Mean TTFT and TPOT in milliseconds of a row's closed loop on ``engine``.
+
+        Raises:
+            InputError: a request that can never be served.
+        """
+        demand = Demand(
+            ClosedLoop(row.concurrency),
+            _lengths(row.isl, row.length_factor),
+            _lengths(row.osl, row.length_factor),
+            self._rounds * row.concurrency,
+        )
+        found = simulate_engines(demand, engine)
+        tpot = 1e3 * found.tpot_s.mean
+        return 1e3 * found.ttft_s.mean + settings_of(row).ttft_steps * tpot, tpot
 
 
 def _serve(row: Row, preset: str) -> Served | str:
@@ -116,13 +138,16 @@ def _serve(row: Row, preset: str) -> Served | str:
     if row.attention_dp > 1:
         return "attention data parallelism isn't simulated for tables"
     try:
+        model = load_model(row.model)
+        routed = any(isinstance(layer.ffn, MoeFfn) for layer in model.layers)
         deployment = Deployment(
             tp=row.tp, ep=row.ep, weights=row.weights or "auto", engine=preset,
             kv_cache=settings.kv_cache or "auto", max_num_seqs=row.max_num_seqs,
             max_num_batched_tokens=settings.max_num_batched_tokens,
-            gpu_memory_utilization=settings.gpu_memory_utilization,
+            gpu_memory_utilization=settings.gpu_memory_utilization, 
+            expert_skew=EXPERT_SKEW if routed else 0.0,
         )  # fmt: skip
-        return served(row.model, row.gpu, deployment, Serving(prefix_caching=False))
+        return served(model, row.gpu, deployment, Serving(prefix_caching=False))
     except PerfmodelError as error:
         return str(error)
 

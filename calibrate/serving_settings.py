@@ -13,6 +13,10 @@ https://github.com/SemiAnalysisAI/InferenceX, ``benchmarks/``. Read there, by fi
 * ``dsr1_fp8_h200.sh`` (SGLang): ``--chunked-prefill-size 32768``, ``--mem-fraction-static 0.82``,
   ``--stream-interval 10``: the first token may be sent with the tenth.
 
+Prompts are random tokens, whose routing isn't even: experts are taken as popular as under
+AIConfigurator's power law (exponent 1.01), which touches as many of 256 experts with 32 to 128
+tokens as ranks' popularity with exponent `EXPERT_SKEW`.
+
 What other benchmarks set isn't known: they run on an engine's defaults here.
 """
 
@@ -25,6 +29,10 @@ from calibrate.serving_table import Row
 INFERENCEX = "inferencex"
 LONGEST_SEQUENCE = 9416
 """``MAX_MODEL_LEN`` of a prompt and an output of 1,024 and 8,192, in either order."""
+
+
+EXPERT_SKEW = 0.7
+"""128, 194 and 209 experts of 256 for 32, 64 and 128 tokens of 8 experts; this: 130, 185, 230."""
 
 
 @dataclass(frozen=True, slots=True)
