@@ -144,7 +144,7 @@ def _serve(row: Row, preset: str) -> Served | str:
             tp=row.tp, ep=row.ep, weights=row.weights or "auto", engine=preset,
             kv_cache=settings.kv_cache or "auto", max_num_seqs=row.max_num_seqs,
             max_num_batched_tokens=settings.max_num_batched_tokens,
-            gpu_memory_utilization=settings.gpu_memory_utilization, 
+            gpu_memory_utilization=settings.gpu_memory_utilization,
             expert_skew=EXPERT_SKEW if routed else 0.0,
         )  # fmt: skip
         return served(model, row.gpu, deployment, Serving(prefix_caching=False))

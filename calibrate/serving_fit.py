@@ -26,7 +26,7 @@ MOVES = np.array([0.1, 200.0, 10.0])
 """By how much each number is moved for its line."""
 WIDTHS = np.array([0.15, 300.0, 15.0])
 """Standard deviation of the priors: the log of the factor on kernels, and microseconds."""
-NOISE = 0.05
+NOISE = 0.03
 """Relative error of a row that the fit expects; larger ones count less and less (soft L1)."""
 LEAST, MOST = np.array([0.5, 0.0, 0.0]), np.array([2.0, 1e4, 500.0])
 """Bounds of the numbers."""
@@ -127,9 +127,9 @@ def fit_numbers(rows: Sequence[Response]) -> Numbers:
     measured = np.array([r.predicted.row.tpot_ms for r in rows])
 
     def numbers(free: Array) -> Array:
-        return own.array * np.array([np.exp(WIDTHS[0] * free[0]), 1, 1]) + np.array(
-            [0.0, WIDTHS[1] * free[1], WIDTHS[2] * free[2]]
-        )
+        moved: Array = own.array + np.append(0.0, WIDTHS[1:] * free[1:])
+        moved[0] = own.kernels * np.exp(WIDTHS[0] * free[0])
+        return moved
 
     def misfits(free: Array) -> Array:
         made = base + slopes @ (numbers(free) - own.array)

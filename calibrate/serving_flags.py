@@ -6,12 +6,14 @@ found on 2,777 rows of one public repository.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from calibrate.serving_table import Row
 
 Version = tuple[int, ...]
+FIXED = "fixed-length"
 
 
 def version_of(text: str) -> Version | None:
@@ -25,30 +27,38 @@ def _since(row: Row, least: Version) -> bool:
     return version is not None and version >= least
 
 
-def _campaign(row: Row) -> str | None:
-    """The fault of the campaign that the row belongs to."""
-    deepseek, fixed = row.model.startswith("deepseek"), row.bench == "fixed-length"
-    if row.attention_dp > 1:
-        return "attention data parallelism: the layout's fields can't be trusted"
-    if row.engine == "trtllm" and deepseek and row.engine_version:
-        # Exports of 2025 hold no version; those of 2026 run at 0.5 to 1 of the steps of 2025, and
-        # the bench had begun to draft tokens (dsr1_fp8_h200_trt_mtp_slurm.sh).
-        return "speculation isn't recorded"
-    if row.engine == "trtllm" and fixed and _since(row, (1, 2)):
-        # 3 to 10 times off their releases' other rows, or, at 32B, twice as fast as settings allow.
-        return "campaign off all others of its engine"
-    if row.engine == "vllm" and fixed and row.model == "llama-3.1-8b":
-        return "prompts seem to come from the prefix cache"
-    if row.engine == "vllm" and fixed and row.model == "qwen3-32b" and row.weights == "fp8":
-        return "faster than the settings allow"
-    if row.engine == "sglang" and deepseek and row.gpu.startswith("b300"):
-        return "campaign off all others of its engine"
-    return None
+def _speculates(row: Row) -> bool:
+    """Exports of 2025 hold no version; those of 2026 run at 0.5 to 1 of the steps of 2025.
+
+    The bench had begun to draft tokens (``dsr1_fp8_h200_trt_mtp_slurm.sh``).
+    """
+    return row.engine == "trtllm" and row.model.startswith("deepseek") and row.engine_version != ""
+
+
+def _off_campaign(row: Row) -> bool:
+    """3 to 10 times off their releases' other rows, or, at 32B, twice as fast as settings allow."""
+    if row.engine == "trtllm":
+        return row.bench == FIXED and _since(row, (1, 2))
+    return row.engine == "sglang" and row.model.startswith("deepseek") and row.gpu[:4] == "b300"
+
+
+RULES: Mapping[str, Callable[[Row], bool]] = {
+    "attention data parallelism: the layout's fields can't be trusted":
+        lambda row: row.attention_dp > 1,
+    "speculation isn't recorded": _speculates,
+    "campaign off all others of its engine": _off_campaign,
+    "prompts seem to come from the prefix cache":
+        lambda row: (row.engine, row.bench, row.model) == ("vllm", FIXED, "llama-3.1-8b"),
+    "faster than the settings allow":
+        lambda row: (row.engine, row.bench, row.model, row.weights)
+        == ("vllm", FIXED, "qwen3-32b", "fp8"),
+}  # fmt: skip
+"""What is wrong with the campaign that a row belongs to; the first that holds counts."""
 
 
 def ttft_flag(row: Row) -> str | None:
     """Why a row's TTFT alone makes no claim."""
-    if row.bench == "fixed-length":
+    if row.bench == FIXED:
         return "fixed lengths: waits that the settings don't explain"
     if row.engine == "sglang" and row.model.startswith("deepseek") and row.gpu.startswith("b200"):
         return "seconds above any step"
@@ -61,7 +71,8 @@ def flags_of(rows: Sequence[Row]) -> list[str]:
     flags = []
     for row in rows:
         key = (row.gpu, row.engine, row.concurrency, row.isl, row.osl, row.ttft_ms, row.tpot_ms)
-        repeated = key in seen
+        repeated = key in seen and math.isfinite(row.tpot_ms)
         seen.add(key)
-        flags.append("repeats an earlier row" if repeated else _campaign(row) or "")
+        campaign = next((name for name, holds in RULES.items() if holds(row)), "")
+        flags.append("repeats an earlier row" if repeated else campaign)
     return flags

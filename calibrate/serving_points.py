@@ -50,9 +50,7 @@ def fit_serving(table: ServingTable, preset: str) -> ServingFit:
             f"{table.source}: {len(table.rows)} points: give up to {MOST_POINTS}, of one deployment"
         )
     engine = load_engine(preset)
-    found = [
-        _usable(made, table.source) for made in responses(Predictor(preset), table.rows)
-    ]
+    found = [_usable(made, table.source) for made in responses(Predictor(preset), table.rows)]
     numbers = fit_numbers(found)
     new = _changed(engine, numbers)
     left_out = [

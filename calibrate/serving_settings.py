@@ -18,6 +18,10 @@ AIConfigurator's power law (exponent 1.01), which touches as many of 256 experts
 tokens as ranks' popularity with exponent `EXPERT_SKEW`.
 
 What other benchmarks set isn't known: they run on an engine's defaults here.
+
+A client sees a token `OVERLAPPED` steps after it was computed where the engine works on a step's
+output while the next one runs: ``--async-scheduling`` in InferenceX's vLLM, SGLang's overlap
+scheduler and TensorRT-LLM's, both on by default.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from dataclasses import dataclass
 from calibrate.serving_table import Row
 
 INFERENCEX = "inferencex"
+OVERLAPPED = 1.0
 LONGEST_SEQUENCE = 9416
 """``MAX_MODEL_LEN`` of a prompt and an output of 1,024 and 8,192, in either order."""
 
@@ -48,11 +53,13 @@ class Settings:
 def settings_of(row: Row) -> Settings:
     """What the row states, then what is known of its bench."""
     known = _known(row)
+    overlaps = row.engine in {"sglang", "trtllm"} or row.bench == INFERENCEX
+    steps = known.ttft_steps + (OVERLAPPED if overlaps else 0.0)
     return Settings(
         kv_cache=row.kv_cache or known.kv_cache,
         max_num_batched_tokens=row.max_num_batched_tokens or known.max_num_batched_tokens,
         gpu_memory_utilization=known.gpu_memory_utilization,
-        ttft_steps=known.ttft_steps if row.ttft_steps is None else row.ttft_steps,
+        ttft_steps=steps if row.ttft_steps is None else row.ttft_steps,
     )
 
 

@@ -110,12 +110,25 @@ def _row(texts: Mapping[str, str], number: int, path: Path) -> Row:
         if (value := optional(name)) is not None
     }
     steps = optional("ttft_steps")
+
+    def count(name: str) -> int:
+        return _whole(text(name), f"{where}: {name}")
+
     return Row(
         number=number,
-        **{n: text(n) for n in ("model", "gpu", "engine", "engine_version", "weights",
-                                "moe_weights", "bench")},
-        **{n: _whole(text(n), f"{where}: {n}")
-           for n in ("tp", "ep", "attention_dp", "concurrency", "isl", "osl")},
+        model=text("model"),
+        gpu=text("gpu"),
+        engine=text("engine"),
+        engine_version=text("engine_version"),
+        weights=text("weights"),
+        moe_weights=text("moe_weights"),
+        bench=text("bench"),
+        tp=count("tp"),
+        ep=count("ep"),
+        attention_dp=count("attention_dp"),
+        concurrency=count("concurrency"),
+        isl=count("isl"),
+        osl=count("osl"),
         length_factor=factor,
         ttft_ms=_measured(text("ttft_ms"), f"{where}: ttft_ms"),
         tpot_ms=_measured(text("tpot_ms"), f"{where}: tpot_ms"),
@@ -123,7 +136,7 @@ def _row(texts: Mapping[str, str], number: int, path: Path) -> Row:
         max_num_seqs=kept.get("max_num_seqs"),
         max_num_batched_tokens=kept.get("max_num_batched_tokens"),
         ttft_steps=None if steps is None else _number(steps, f"{where}: ttft_steps"),
-    )  # fmt: skip
+    )
 
 
 def _number(text: str, where: str) -> float:

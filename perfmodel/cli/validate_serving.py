@@ -42,7 +42,7 @@ def serving(
 ) -> None:
     """Simulate every row of a table of measured servers, and say how wrong that is.
 
-    Each row is a closed loop: all users start at once and send ten requests each, one after another.
+    Each row is a closed loop: all users start at once and send ten requests, one by one.
     """
     try:
         from calibrate.predictions_file import check_free, write_predictions  # noqa: PLC0415

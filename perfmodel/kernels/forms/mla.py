@@ -42,7 +42,7 @@ ABSORBED_UNTIL: dict[Kernel, int] = {"flash_attn": 512, "flashmla": 128, "triton
 """New tokens per sequence up to which vLLM runs a prefill as absorbed decode."""
 
 UNSEEN = 15.0
-"""Microseconds assumed for the start of a prefill call inside a step, which no measured row shows."""
+"""Microseconds assumed for a prefill call's start inside a step, which no measured row shows."""
 DECODE_UNSEEN = MERGE_UNSEEN = 5.0
 """Microseconds at most for a decode call's start, and for merging its splits, inside a step.
 
