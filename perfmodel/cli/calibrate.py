@@ -185,7 +185,8 @@ class Progress:
         self._bar.update(self._task, advance=case.seconds, description=done)
 
 
-# `check`, `engine` and `fit` join the app here, so that whoever loads it has all its commands.
+# The other commands join the app here, so that whoever loads it has all of them.
 from perfmodel.cli import calibrate_check as _check  # noqa: E402, F401
 from perfmodel.cli import calibrate_engine as _engine  # noqa: E402, F401
 from perfmodel.cli import calibrate_fit as _fit  # noqa: E402, F401
+from perfmodel.cli import calibrate_serving as _serving  # noqa: E402, F401

@@ -20,7 +20,7 @@ COMMANDS = {
     "models": "Models that perfmodel knows: list, show.",
     "hardware": "Accelerators that perfmodel knows: list, show, check.",
     "engines": "Serving engines' presets: list, show, copy to change.",
-    "validate": "Predictions against measured tables: kernels.",
+    "validate": "Predictions against measured tables: kernels, serving.",
 }
 """Name of each command and its line in the help. Its module holds a typer ``app``."""
 

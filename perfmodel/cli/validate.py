@@ -28,7 +28,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     context_settings=HELP,
-    help="Predictions against measurements: kernels.",
+    help="Predictions against measurements: kernels, serving.",
 )
 SHOWN_ROWS = 5
 PLOTS = (".svg", ".png", ".pdf")
@@ -198,3 +198,7 @@ def _score_table(validation: Validation) -> Any:
         )  # fmt: skip
         last = s.dtype
     return made
+
+
+# `serving` joins the app here, so that whoever loads it has all its commands.
+from perfmodel.cli import validate_serving as _serving  # noqa: E402, F401

@@ -16,7 +16,7 @@ from perfmodel.inference.dequantise import dequantised
 from perfmodel.kernels.kernel_time import KernelTime
 from perfmodel.kernels.timing import DeviceModel
 from perfmodel.kernels.unfused import unfused_time
-from perfmodel.operators.quantity import Quantity, maximum, where
+from perfmodel.operators.quantity import Quantity, maximum, minimum, where
 from perfmodel.operators.record import (
     Attention,
     Collective,
@@ -137,6 +137,9 @@ class EngineDevice:
         """Seconds of one execution; arrays broadcast."""
         base = self.base(operator)
         work, compute, memory, network = adjusted(self.parts(operator, base), self.kernels)
+        if isinstance(operator, Collective):
+            own = self._own_all_reduce(operator)
+            work, network = minimum(work, own), minimum(network, own)
         roof = self.roof(operator, base)
         time = maximum(work, roof) + base.launch_s
         ratio = maximum(base.time_s, 1e-30)
@@ -150,6 +153,16 @@ class EngineDevice:
             network_s=network,
             roof_s=roof,
         )
+
+    def _own_all_reduce(self, operator: Collective) -> Quantity:
+        """Seconds of the engine's own all-reduce; infinite where it has none for the message."""
+        own, hardware = self.kernels.all_reduce, self.device.hardware
+        inside = hardware.link is not None and operator.span <= hardware.link_domain
+        if own is None or operator.kind != "all_reduce" or not inside or operator.ranks < 2:
+            return np.inf
+        start = MICROSECOND * (own.start_us + own.rank_us * (operator.ranks - 2))
+        seconds = start + operator.wire_bytes / (own.link_share * hardware.link_bandwidth)
+        return where(operator.message_bytes <= own.most_bytes, seconds, np.inf)
 
     def launched(self, eager_where: Quantity) -> EngineDevice:
         """The same device where some settings launch their kernels one by one."""

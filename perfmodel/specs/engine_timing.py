@@ -55,6 +55,23 @@ class GemmScale(Spec):
     """Weights that one SM unpacks per clock; None: not a limit. Needs a device with SMs."""
 
 
+class OwnAllReduce(Spec):
+    """An engine's own all-reduce of small messages, over the direct link of one node.
+
+    t = start + rank · (ranks − 2) + ring bytes / (share · link); it is used where it is quicker
+    than the library's and the message isn't above ``most_bytes``.
+    """
+
+    start_us: Microseconds
+    """Of 2 GPUs."""
+    rank_us: Microseconds
+    """More of it for each further GPU."""
+    link_share: Annotated[float, Field(gt=0, le=1)]
+    """Of the link's rate per direction."""
+    most_bytes: Annotated[int, Field(ge=1, le=2**40)]
+    source: str
+
+
 class Kernels(Spec):
     """An engine's kernels relative to the calibrated library, and facts with a large effect."""
 
@@ -67,6 +84,8 @@ class Kernels(Spec):
     collective: Scale = 1.0
     collective_us: Microseconds = 0.0
     """Added to each exchange."""
+    all_reduce: OwnAllReduce | None = None
+    """None: the library's for every message."""
     decode_flops_per_clock: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """FLOPs that one SM reaches per clock in decode attention without tensor cores: set for
     kernels that don't share keys and values over a group of query heads."""

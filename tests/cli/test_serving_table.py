@@ -1,0 +1,63 @@
+"""`perfmodel validate serving` and `perfmodel calibrate serving`."""
+
+import csv
+
+import pytest
+import yaml
+
+from perfmodel.specs.engine import ENGINES
+from tests.calibrate.test_serving_table import HEAD, PLAIN, table
+from tests.cli.runner import perfmodel as run
+
+
+def test_a_table_is_predicted_and_written(tmp_path):
+    path = table(tmp_path, PLAIN, PLAIN.replace("h100-sxm", "no-gpu"))
+    out = tmp_path / "predictions.csv"
+    ran = run("validate", "serving", path, "--out", out, "--json")
+    assert ran.status == 0, ran.err
+    assert (ran.record["rows"], ran.record["predicted"]) == (2, 1)
+    with out.open(newline="") as file:
+        first, second = csv.DictReader(file)
+    assert list(first)[: len(HEAD.split(","))] == HEAD.split(",")
+    assert float(first["predicted_tpot_ms"]) > 0
+    assert (second["predicted_ttft_ms"], "no-gpu" in second["reason"]) == ("", True)
+    again = run("validate", "serving", path, "--out", out)
+    assert again.status == 2
+    shown = run("validate", "serving", path)
+    assert "1 of 2 rows predicted" in shown.out
+
+
+def test_a_wrong_table_is_one_line_and_status_2(tmp_path):
+    out = tmp_path / "out.csv"
+    path = table(tmp_path, PLAIN.replace(",8.5", ",fast"))
+    ran = run("validate", "serving", path, "--out", out)
+    assert (ran.status, out.exists()) == (2, False)
+    assert "row 1: tpot_ms" in ran.err
+    ran = run("calibrate", "serving", path, "--out", out)
+    assert (ran.status, out.exists()) == (2, False)
+
+
+def test_a_slower_server_is_learned_from_four_points(tmp_path):
+    slow = yaml.safe_load((ENGINES / "vllm.yaml").read_text())
+    slow["host"] |= {"step_us": 900.0, "sequence_us": 60.0, "source": "made up: a slow host"}
+    true = tmp_path / "slow.yaml"
+    true.write_text(yaml.safe_dump(slow))
+    rows = [PLAIN.replace(",8.0,1024,128", f",{c}.0,256,48") for c in (1, 8, 24, 64)]
+    ideal = tmp_path / "ideal.csv"
+    run("validate", "serving", table(tmp_path, *rows), "--engine", true, "--out", ideal)
+    with ideal.open(newline="") as file:
+        tpots = [row["predicted_tpot_ms"] for row in csv.DictReader(file)]
+    points = table(
+        tmp_path, *(r.replace(",8.5", f",{t}") for r, t in zip(rows, tpots, strict=True))
+    )
+    mine = tmp_path / "mine.yaml"
+    ran = run("calibrate", "serving", points, "--engine", "vllm", "--out", mine, "--json")
+    assert ran.status == 0, ran.err
+    errors = ran.record["median_error"]
+    assert errors["after"] < 4
+    assert errors["before"] > 10
+    assert errors["left_out"] < errors["before"]
+    assert yaml.safe_load(mine.read_text())["name"] == "mine"
+    again = run("validate", "serving", points, "--engine", mine, "--json").record
+    assert again["scores"][0]["tpot"]["median"] == pytest.approx(errors["after"], abs=0.1)
+    assert run("calibrate", "serving", points, "--out", mine).status == 2  # there already
