@@ -45,9 +45,10 @@ def serving(
     Each row is a closed loop: all users start at once and send ten requests, one by one.
     """
     try:
-        from calibrate.predictions_file import check_free, write_predictions  # noqa: PLC0415
+        from calibrate.predictions_file import write_predictions  # noqa: PLC0415
         from calibrate.serving_check import check_serving, output_of  # noqa: PLC0415
         from calibrate.serving_table import read_serving  # noqa: PLC0415
+        from calibrate.whole_file import check_free  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"{error.name} is missing: pip install 'perfmodel[calibrate]'") from None
     if out is not None:
