@@ -94,7 +94,8 @@ FORMATTING = (
     ),
     _flag(
         "kv_cache", "--kv-cache-dtype --kv-cache", str,
-        f"Cached keys and values: bf16, {KINDS} and others; auto: the checkpoint's, else bf16.", _FORMAT,
+        f"Cached keys and values: bf16, {KINDS} and others; auto: the checkpoint's, else bf16.",
+        _FORMAT,
     ),
     _flag(
         "communication", "--comm-dtype", str,
