@@ -94,12 +94,12 @@ FORMATTING = (
     ),
     _flag(
         "kv_cache", "--kv-cache-dtype --kv-cache", str,
-        f"Cached keys and values: bf16, {KINDS} and more; "
-        "auto: the checkpoint's, else bf16.", _FORMAT,
+        f"Cached keys and values: bf16, {KINDS} and others; auto: the checkpoint's, else bf16.",
+        _FORMAT,
     ),
     _flag(
         "communication", "--comm-dtype", str,
-        "What GPUs exchange: fp8, fp8_block, int8, int8_g128 and more; auto: bf16.", _FORMAT,
+        "What GPUs exchange: fp8, fp8_block, int8, int8_g128 and others; auto: bf16.", _FORMAT,
     ),
 )  # fmt: skip
 CACHE = (
