@@ -118,10 +118,10 @@ nominal (f the length factor), all users starting at once; means are over all re
 (cache in FP8, token budgets, waits) is in `calibrate/serving_settings.py`, with sources.
 
 Not blind: which rows are flagged follows rules found on this source's rows; the routing exponent
-of experts comes from an ablation on them; InferenceX's settings were looked up after the first
-comparison. The all-reduce of engines (docs/engines.md) and the start of MLA calls rest on other
-published measurements, but were looked for because of these rows. No number of a shipped preset
-was fitted on a row of this table.
+of experts comes from an ablation on them; InferenceX's settings, and that tokens reach a client one
+step late, were looked up after the first comparison. The all-reduce of engines (docs/engines.md)
+and the start of MLA calls (docs/kernels.md) rest on other published measurements, but were looked
+for because of these rows. No number of a shipped preset was fitted on a row of this table.
 """
 
 

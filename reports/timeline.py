@@ -28,7 +28,7 @@ def draw_timeline(timeline: Timeline, path: Path, title: str) -> None:
             time, timeline.waiting, where="post", color=COLOURS[1], linestyle="--", label="waiting"
         )
         above.set(ylabel="requests", ylim=(0, None))
-        above.legend(loc="upper right", **LEGEND)
+        above.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, **LEGEND)
         below.step(time, 100 * timeline.kv_utilisation, where="post", color=COLOURS[2])
         below.set(xlabel="time (s)", ylabel="KV cache in use (%)", ylim=(0, 100))
         for axes in (above, below):

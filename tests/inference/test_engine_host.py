@@ -15,7 +15,7 @@ from perfmodel.kernels.calibration import load_calibration
 from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.record import Attention, Collective, Elementwise, Gemm
 from perfmodel.specs.engine import ENGINES, Engine, engine_names, load_engine
-from perfmodel.specs.engine_timing import GemmScale, Host, Kernels
+from perfmodel.specs.engine_timing import GemmScale, Host, Kernels, OwnAllReduce
 from perfmodel.specs.yaml_file import read_yaml
 
 
@@ -194,6 +194,42 @@ def test_collectives_are_scaled_and_delayed():
     slow = device("h100-sxm", collective=2.0, collective_us=10.0).time(operator)
     work = base.time_s - base.launch_s
     assert slow.time_s - slow.launch_s == pytest.approx(2 * work + 10e-6)
+
+
+def test_an_engines_own_all_reduce_is_taken_where_it_is_quicker():
+    own = OwnAllReduce(
+        start_us=3.0, rank_us=0.5, link_share=0.1, most_bytes=2**20, source="made up"
+    )
+    sizes = np.array([2**14, 2**18, 2**21])
+    operator = Collective(name="c", kind="all_reduce", message_bytes=sizes, ranks=4, span=4)
+    library = device("h100-sxm").time(operator)
+    base = np.asarray(library.time_s) - library.launch_s
+    made = np.asarray(device("h100-sxm", all_reduce=own).time(operator).time_s) - library.launch_s
+    # 3 + 0.5·2 us, and 2·3/4 of the message over a tenth of 450 GB/s
+    seconds = 4e-6 + 1.5 * sizes / 45e9
+    assert made[:2] == pytest.approx(np.minimum(base, seconds)[:2])
+    assert made[0] < base[0]
+    assert made[2] == pytest.approx(base[2])  # above the largest message
+    for other in (
+        dataclasses.replace(operator, kind="all_gather"),
+        dataclasses.replace(operator, span=16),
+    ):
+        same = device("h100-sxm", all_reduce=own).time(other)
+        assert np.array_equal(same.time_s, device("h100-sxm").time(other).time_s)
+    pcie = device("l40s", all_reduce=own).time(operator)
+    assert np.array_equal(pcie.time_s, device("l40s").time(operator).time_s)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "size", "published_us"),
+    [(2, 512, 3.7), (2, 262_144, 7.9), (4, 32_768, 4.8), (8, 4096, 5.7), (8, 524_288, 22.1)],
+)
+def test_the_shipped_all_reduce_meets_published_times(ranks, size, published_us):
+    """SGLang pull request 2904, H100; the fit is off by up to 23 %."""
+    own = load_engine("sglang").kernels.all_reduce
+    wire = 2 * (ranks - 1) / ranks * size / (own.link_share * 450e9) * 1e6
+    made = own.start_us + own.rank_us * (ranks - 2) + wire
+    assert made == pytest.approx(published_us, rel=0.25)
 
 
 def test_fp16_accumulation_doubles_the_roof_of_geforce_alone():

@@ -112,7 +112,7 @@ class MlaDecode:
         tiles = batch * np.ceil(rows / ROWS[self.kernel])
         key = ROWS[self.kernel] * ABSORBED / (v["ec"] * chip.peak / chip.sm_count)
         fixed = FIXED_SPLITS.get(self.kernel)
-        merging = v["ts"] if self.hosted or fixed is not None else min(v["ts"], MERGE_UNSEEN)
+        merging = v.get("ts", 0.0) if self.hosted else min(v.get("ts", 0.0), MERGE_UNSEEN)
         best = None
         for split in SPLITS if fixed is None else (fixed,):
             walked = BLOCK * np.ceil(keys / (BLOCK * split))
