@@ -1,7 +1,6 @@
 """The whole path on this machine's own cores: run, fit, check, end to end. Real times only."""
 
 import time
-import warnings
 from pathlib import Path
 
 import pytest
@@ -48,13 +47,13 @@ class Chain:
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory):
-    """A pass; a second one where other jobs spoiled the first, by the same measure."""
+    """A pass; a second one where other jobs spoiled the first, by the same measure.
+
+    It isn't warned of: a warning is an error here, and would forbid the second pass.
+    """
     first = Chain(tmp_path_factory.mktemp("first"))
     if first.good:
         return first
-    warnings.warn(
-        f"measured again: {first.check.out[-300:]} {first.steps.out[-300:]}", stacklevel=1
-    )
     return Chain(tmp_path_factory.mktemp("second"))
 
 
