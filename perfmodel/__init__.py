@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perfmodel.planning.advice import Advice, advise
     from perfmodel.planning.lever import Limits
     from perfmodel.planning.record import advice_record
+    from perfmodel.serving.steady_state import SteadyState, steady_state
     from perfmodel.specs.deployment import Deployment
     from perfmodel.specs.hardware import Hardware, hardware_names, load_hardware
     from perfmodel.specs.loading import load_model, model_names
@@ -39,6 +40,7 @@ _HOME = {
     "Model": "perfmodel.specs.model",
     "PerfmodelError": "perfmodel.errors",
     "Speculation": "perfmodel.specs.speculation",
+    "SteadyState": "perfmodel.serving.steady_state",
     "UnknownNameError": "perfmodel.errors",
     "Workload": "perfmodel.specs.workload",
     "advice_record": "perfmodel.planning.record",
@@ -50,6 +52,7 @@ _HOME = {
     "load_hardware": "perfmodel.specs.hardware",
     "load_model": "perfmodel.specs.loading",
     "model_names": "perfmodel.specs.loading",
+    "steady_state": "perfmodel.serving.steady_state",
 }
 
 __all__ = [
@@ -63,6 +66,7 @@ __all__ = [
     "Model",
     "PerfmodelError",
     "Speculation",
+    "SteadyState",
     "UnknownNameError",
     "Workload",
     "__version__",
@@ -75,6 +79,7 @@ __all__ = [
     "load_hardware",
     "load_model",
     "model_names",
+    "steady_state",
 ]
 
 

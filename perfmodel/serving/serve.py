@@ -60,6 +60,8 @@ class Served:
     engine: Engine
     replicas: int
     calibration: str
+    pricer: Pricer
+    """What prices its steps."""
 
 
 def served(
@@ -108,7 +110,7 @@ def served(
         gpus=plan.parallel.gpus,
         prefixes=() if caches else None,
     )
-    return Served(model, hardware, plan, engine, replicas, device.label)
+    return Served(model, hardware, plan, engine, replicas, device.label, pricer)
 
 
 def _policy(serving: Serving, preset: Scheduler | None) -> Policy:

@@ -13,7 +13,7 @@ from math import ceil
 
 import numpy as np
 
-from perfmodel.operators.quantity import Quantity, minimum
+from perfmodel.operators.quantity import Quantity
 from perfmodel.serving.pricing import Array, Pricer
 from perfmodel.serving.step_times import Chunk
 
@@ -68,7 +68,6 @@ class TabulatedSteps:
         self.tokens_per_step = pricer.tokens_per_step
         self.width = pricer.width
         self._stated = 1 + (pricer.stated_draft or 0.0)
-        self._overlap = pricer.plan.deployment.comm_overlap
         self._cached = grid(longest)
         self._nodes: list[float] = self._cached.tolist()
         self._shared: dict[int, list[float]] = {}
@@ -80,12 +79,6 @@ class TabulatedSteps:
         self.floor_s = pricer.floor_s
         self._issued_from, self._issue_s = pricer.issued_ahead()
 
-    def _exposed(self, whole: Quantity, exchanges: Quantity) -> Quantity:
-        """Shared work without the exchanges that other kernels hide (`inference.overlap`)."""
-        if not self._overlap:
-            return whole
-        return whole - minimum(self._overlap * exchanges, whole - exchanges)
-
     def _shared_s(self, tokens: int) -> float:
         """What runs once over all tokens of a step with prompts."""
         block, place = divmod(tokens, BLOCK)
@@ -93,7 +86,7 @@ class TabulatedSteps:
         if values is None:
             counts = _block(block)
             values = self._shared[block] = _listed(
-                self._exposed(*self._pricer.shared(counts)), counts
+                self._pricer.exposed(*self._pricer.shared(counts)), counts
             )
         return values[place]
 
@@ -170,7 +163,7 @@ class TabulatedSteps:
         if values is None:
             counts = _block(block)
             tokens = counts * self.width
-            whole = self._exposed(*self._pricer.shared(tokens, counts))
+            whole = self._pricer.exposed(*self._pricer.shared(tokens, counts))
             host = self._pricer.serial_s(counts)
             values = self._fixed[block] = _listed(
                 whole + self._pricer.head(tokens, counts) + host, counts
