@@ -9,8 +9,7 @@ enters; the times of steps follow once b and λ are known. docs/mean-field.md de
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -142,9 +141,7 @@ class MeanField:
         users: in the engine, by setting.
     """
 
-    def __init__(
-        self, asked: Asked, bounds: Bounds, times: ArraySteps, users: Array
-    ) -> None:
+    def __init__(self, asked: Asked, bounds: Bounds, times: ArraySteps, users: Array) -> None:
         self.asked = asked
         self.times = times
         self.users = users
@@ -180,23 +177,15 @@ class MeanField:
         group = np.maximum(self.prompts.per_step(0 * self.users), 1.0)
         return meeting(self.users, self.period, group, self.asked.uneven, cycles)
 
-    def at(self, decoding: Array, ends: Array) -> MeanField:
-        """The same engine in which ``decoding`` sequences decode and ``ends`` end in a step."""
-        service = 1 / self.prompts.per_step(decoding)
-        other = copy(self)
-        waits = 1.0 if self.apart else steps_to_first(service, np.minimum(ends * service, 1.0))
-        other.steps = replace(self.steps, decoding=decoding, waits=waits)
-        return other
-
-    def residual(self, decoding: Array, ends: Array) -> Array:
+    def residual(self) -> Array:
         """What is left of the step in progress when a request comes at any time: E[t²]/2E[t]."""
-        count, weights = arriving(ends)
-        context = self.asked.context
+        decoding, context = self.steps.decoding, self.asked.context
+        count, weights = arriving(self.users / self.period)
+        decode = self.times.decode(decoding, context)
         if self.apart:
-            decode = self.times.decode(decoding, context)
-            prefill = self.prompts.step(0 * decoding, context, count)
-            whole = decode + np.sum(weights * prefill, axis=0)
-            return np.asarray((decode**2 + np.sum(weights * prefill**2, axis=0)) / (2 * whole))
+            step = self.prompts.step(0 * decoding, context, count)
+            whole = decode + np.sum(weights * step, axis=0)
+            return np.asarray((decode**2 + np.sum(weights * step**2, axis=0)) / (2 * whole))
         step = self.prompts.step(decoding, context, count)
         whole = np.sum(weights * step, axis=0)
         return np.asarray(np.sum(weights * step**2, axis=0) / (2 * whole))

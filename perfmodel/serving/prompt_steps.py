@@ -67,9 +67,7 @@ class PromptSteps:
         several = np.clip(np.floor(self.per_step(self.beside)), 2.0, MANY)
         one = self._whole_prompt()
         together = attention(several, size, np.zeros_like(size))
-        more = np.where(
-            self.per_step(self.beside) >= 2, (together - one) / (several - 1), one
-        )
+        more = np.where(self.per_step(self.beside) >= 2, (together - one) / (several - 1), one)
         object.__setattr__(self, "one", one)
         object.__setattr__(self, "more", np.maximum(more, 0.0))
 

@@ -1,8 +1,8 @@
-"""The steady state of an engine under a closed loop, a rate, or batches that drain."""
+"""The steady state of an engine under a closed loop, in a running batch or in batches that drain."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,8 +10,6 @@ from perfmodel.serving.mean_field import (
     Asked,
     Bounds,
     MeanField,
-    Seen,
-    bisected,
     decode_steps,
     kv_need,
     kv_users,
@@ -56,7 +54,27 @@ def held(asked: Asked, bounds: Bounds) -> tuple[Array, Array]:
     return most, why
 
 
-def _kv_share(asked: Asked, bounds: Bounds, running: Array) -> Array:
+def admitted(asked: Asked, bounds: Bounds, concurrency: Array) -> tuple[Array, Array, Array]:
+    """Users in the engine on average, the most that it holds, and what says so.
+
+    Where sequences grow into the cache, what n of them hold varies with a standard deviation of √n
+    times that of one, so that near the limit some wait: E[min(C, M)] of a normal M, by softplus,
+    which has the normal's mean excess 0.399·σ at C = M.
+    """
+    most, why = held(asked, bounds)
+    if bounds.policy.reserve == 1 or not bounds.blocks.grows:
+        return np.minimum(most, concurrency), most, why
+    grown = asked.output**2 * asked.uneven / 12
+    spread = np.sqrt(grown + asked.prompt**2 * float(np.var(asked.prompts)))
+    sigma = np.sqrt(most) * spread / kv_need(asked, bounds)
+    scale = np.maximum(0.399 / np.log(2) * sigma, 1e-9)
+    near = concurrency - scale * np.logaddexp(0.0, (concurrency - most) / scale)
+    users = np.where(why == "kv", np.maximum(near, 1.0), concurrency)
+    return np.minimum(users, most), most, why
+
+
+def kv_share(asked: Asked, bounds: Bounds, running: Array) -> Array:
+    """Share of the cache that ``running`` sequences take, with what is kept free for outputs."""
     room = bounds.blocks.capacity * bounds.blocks.block
     return np.minimum(running * kv_need(asked, bounds) / room, 1.0)
 
@@ -65,21 +83,16 @@ def closed_loop(
     asked: Asked, bounds: Bounds, times: ArraySteps, concurrency: Array, cycles: int
 ) -> State:
     """Users who each send the next request when the last one has ended."""
-    most, why = held(asked, bounds)
-    users = np.minimum(most, concurrency)
+    users, most, why = admitted(asked, bounds, concurrency)
     field = MeanField(asked, bounds, times, users)
     seen = field.seen(field.meeting(None))
     service = seen.service_s(asked.output)
     waiting = concurrency - users
     rate = users / service
     queue = waiting / rate
-    first, last = _first_and_last(field, seen)
-    meets = sum(field.meeting(cycle) for cycle in range(1, cycles)) / max(cycles - 1, 1)
-    among = field.seen(np.asarray(meets)) if cycles > 1 else seen
     # Users beyond those held wait for a whole cycle at first, then for as many as are before them.
-    burst = first + waiting / concurrency * service * (waiting / users + 1) / 2
-    ends = [burst] + [among.ttft_s + queue] * (cycles - 1)
-    tpots = [among.tpot_s] * (cycles - 1) + [last]
+    burst = field.burst() + waiting / concurrency * service * (waiting / users + 1) / 2
+    ttft, tpot = _benchmark(field, burst, queue, cycles)
     limit = np.where(field.steps.budget_use >= FULL, "budget", why)
     return State(
         ttft_s=seen.ttft_s + queue,
@@ -89,90 +102,36 @@ def closed_loop(
         requests_per_s=rate,
         running=users,
         utilisation=np.ones_like(users),
-        kv_utilisation=_kv_share(asked, bounds, users),
-        limited_by=np.where(
-            (concurrency <= most) & (limit != "budget"), "concurrency", limit
-        ),
+        kv_utilisation=kv_share(asked, bounds, users),
+        limited_by=np.where((concurrency <= most) & (limit != "budget"), "concurrency", limit),
         saturated=concurrency > most,
         ttft_burst_s=burst,
-        bench_ttft_s=np.asarray(sum(ends) / cycles),
-        bench_tpot_s=np.asarray(sum(tpots) / cycles),
+        bench_ttft_s=ttft,
+        bench_tpot_s=tpot,
     )
 
 
-def _first_and_last(field: MeanField, seen: Seen) -> tuple[Array, Array]:
-    """TTFT of the burst at the start, and TPOT while the last requests end.
+def _benchmark(field: MeanField, burst: Array, queue: Array, cycles: int) -> tuple[Array, Array]:
+    """Mean TTFT and TPOT of a benchmark of ``cycles`` requests per user, all users from 0 on.
 
-    The last request of each user spends half of its time beside a batch that falls to nothing, of
-    which it sees two thirds on average; half of the others' prompts are missing.
+    The first request of each has the TTFT of the burst; those between are of users still more or
+    less in step; the last ones spend half of their time beside a batch that falls to nothing, of
+    which they see two thirds on average, so 5/6 of the batch and half of the others' prompts.
     """
+    if cycles == 0:
+        return np.full_like(burst, np.nan), np.full_like(burst, np.nan)
     steps, users = field.steps, field.users
     left = np.maximum(steps.decoding * 5 / 6, np.minimum(steps.decoding, 1.0))
     beside = (users - 1) / np.maximum(steps.steps, 1.0) / 2
-    return field.burst(), field.visit(left, beside, beside).tpot_s
-
-
-def open_loop(asked: Asked, bounds: Bounds, times: ArraySteps, rate: Array) -> State:
-    """Requests that come at a rate, whatever becomes of those before them.
-
-    A request sees, beside itself, the mean of the others (arrivals see time averages); what it
-    waits for a place is the wait of M/G/c as Allen and Cunneen give it from that of M/M/c (in the
-    form of Sakasegawa, 1977), exact at one place.
-    """
-    most, why = held(asked, bounds)
-    full = MeanField(asked, bounds, times, most)
-    at_most = full.seen(1 / full.period)
-    capacity = most / at_most.service_s(asked.output)
-    saturated = rate >= capacity
-    sent = np.minimum(rate, capacity)
-    others = (most - 1) / most
-    steps = full.steps.steps
-
-    def batch(ends: Array) -> Array:
-        """That a request decodes in, where so many others end in a step."""
-        return np.minimum(1 + ends * steps, most)
-
-    def excess(ends: Array) -> Array:
-        return ends - sent * full.step(batch(ends * others), ends * others, ends * others)
-
-    ends = others * bisected(excess, 2 * most / np.maximum(steps, 1.0) + 2)
-    decoding = batch(ends)
-    field = full.at(decoding, ends)
-    alone = field.visit(decoding, ends, ends).service_s(asked.output)
-    busy = 1 - (1 - np.minimum(sent * alone / most, 1.0)) ** most
-    left = busy * others * field.residual(decoding, ends)
-    seen = field.visit(decoding, 2 * sent * left, ends)
-    service = seen.service_s(asked.output) + left
-    running = np.where(saturated, most, np.minimum(sent * service, most))
-    decodes = 1 - seen.ttft_s / service
-    wait = _wait(sent / capacity, most, most / capacity, (asked.uneven - 1) * decodes**2)
-    queue = np.where(saturated, np.inf, wait)
-    limit = np.where(field.steps.budget_use >= FULL, "budget", why)
-    nothing = np.full_like(rate, np.nan)
-    return State(
-        ttft_s=seen.ttft_s + left + queue,
-        tpot_s=np.where(saturated, at_most.tpot_s, seen.tpot_s),
-        queue_s=seen.queue_s + left + queue,
-        e2e_s=service + queue,
-        requests_per_s=sent,
-        running=running,
-        utilisation=np.where(saturated, 1.0, 1 - (1 - running / most) ** most),
-        kv_utilisation=_kv_share(asked, bounds, running),
-        limited_by=np.where(saturated, limit, "rate"),
-        saturated=saturated,
-        ttft_burst_s=nothing,
-        bench_ttft_s=nothing,
-        bench_tpot_s=nothing,
+    last = field.visit(left, beside, beside).tpot_s
+    if cycles == 1:
+        return burst, last
+    meets = sum(field.meeting(cycle) for cycle in range(1, cycles)) / (cycles - 1)
+    among = field.seen(np.asarray(meets))
+    return (
+        (burst + (cycles - 1) * (among.ttft_s + queue)) / cycles,
+        (last + (cycles - 1) * among.tpot_s) / cycles,
     )
-
-
-def _wait(use: Array, places: Array, service_s: Array, spread: Array) -> Array:
-    """Mean wait for one of ``places``, of which a share ``use`` is taken; infinite at 1."""
-    free = 1 - np.minimum(use, 1.0)
-    with np.errstate(divide="ignore"):
-        waits = use ** (np.sqrt(2 * (places + 1)) - 1) / (places * free)
-    result: Array = waits * service_s * (1 + spread) / 2
-    return result
 
 
 def drained(
@@ -183,8 +142,7 @@ def drained(
     Every request of a batch is there when it begins. Slots fall as sequences end, or stay computed
     where the policy pads.
     """
-    most, why = held(asked, bounds)
-    users = np.minimum(most, concurrency)
+    users, most, why = admitted(asked, bounds, concurrency)
     field = MeanField(asked, bounds, times, users)
     first = field.burst()
     room = np.maximum(field.prompts.per_step(0 * users), 1.0)
@@ -211,22 +169,19 @@ def drained(
         requests_per_s=rate,
         running=users * (prefill + decode) / cycle,
         utilisation=np.ones_like(users),
-        kv_utilisation=_kv_share(asked, bounds, users),
+        kv_utilisation=kv_share(asked, bounds, users),
         limited_by=np.where(concurrency <= most, "concurrency", why),
         saturated=concurrency > most,
         ttft_burst_s=burst,
-        bench_ttft_s=(burst + (cycles - 1) * ttft) / cycles,
-        bench_tpot_s=tpot,
+        bench_ttft_s=(burst + (cycles - 1) * ttft) / cycles if cycles else np.nan * burst,
+        bench_tpot_s=tpot if cycles else np.nan * burst,
     )
 
 
-def _ends(
-    asked: Asked, bounds: Bounds, times: ArraySteps, users: Array
-) -> tuple[Array, Array]:
+def _ends(asked: Asked, bounds: Bounds, times: ArraySteps, users: Array) -> tuple[Array, Array]:
     """When outputs end after a batch begins to decode, by quantile, and the batch's last."""
     shares = (np.arange(len(asked.outputs)) + 1) / len(asked.outputs)
     chance = np.diff(shares[:, None] ** users, axis=0, prepend=0.0)
-    most = np.sum(chance * asked.outputs[:, None], axis=0)
     now, before, ends = 0 * users, 0 * users, []
     for share, output in zip(shares.tolist(), asked.outputs.tolist(), strict=True):
         upto = decode_steps(times, np.maximum(output * asked.output, 1.0))
@@ -236,6 +191,4 @@ def _ends(
         now, before = now + (upto - before) * step, upto
         ends.append(now)
     last = np.stack(ends)
-    reached = most / asked.outputs[-1]
-    longest = last[-1] * np.minimum(reached, 1.0)
-    return np.minimum(last, np.where(users > 1, last, longest)), longest
+    return last, np.asarray(np.sum(chance * last, axis=0))

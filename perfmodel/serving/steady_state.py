@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,9 +14,10 @@ from perfmodel.errors import InputError
 from perfmodel.serving.arrivals import DEFAULT_OUTPUT, DEFAULT_PROMPT
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.mean_field import Asked, Bounds
+from perfmodel.serving.open_loop import open_loop
 from perfmodel.serving.pricing import Array
 from perfmodel.serving.serve import LONGEST, Served, Serving, served
-from perfmodel.serving.steady import State, closed_loop, drained, open_loop
+from perfmodel.serving.steady import State, closed_loop, drained
 from perfmodel.serving.step_arrays import ArraySteps, LockstepArrays, PricedArrays
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.hardware import Hardware
@@ -24,6 +26,9 @@ from perfmodel.specs.workload import LARGEST
 
 PROMPTS, OUTPUTS = 5, 16
 """Quantiles by which the spread of prompts and outputs enters."""
+
+AT_ONCE = 1024
+"""Settings that are worked out together."""
 
 Numbers: TypeAlias = "float | NDArray[Any]"
 Tokens: TypeAlias = "int | str | Lengths | NDArray[Any]"
@@ -107,7 +112,7 @@ def steady_state(
         output: tokens that are generated, likewise.
         deployment: parallel layout, formats and engine settings.
         serving: scheduler; prefix caching and disaggregation aren't covered.
-        requests_per_user: of the benchmark that ``bench_ttft_s`` describes.
+        requests_per_user: of the benchmark that ``bench_ttft_s`` describes; 0 leaves it out.
 
     Raises:
         InputError: one line that names what is wrong, and what would do.
@@ -137,8 +142,8 @@ def steady_state_of(
     case = engine.case
     if (concurrency is None) == (rate is None):
         raise InputError("steady state: one of concurrency and rate is needed")
-    if requests_per_user < 1:
-        raise InputError(f"requests_per_user: at least 1 is needed (got {requests_per_user})")
+    if requests_per_user < 0:
+        raise InputError(f"requests_per_user: must not be negative (got {requests_per_user})")
     prompts, prompt_shape = _tokens("prompt", prompt, PROMPTS)
     outputs, output_shape = _tokens("output", output, OUTPUTS)
     flag = "concurrency" if rate is None else "rate"
@@ -156,8 +161,25 @@ def steady_state_of(
         case.engine.blocks(),
     )
     _check_room(asked, bounds)
-    state = _state(asked, bounds, engine.times, level.ravel(), rate is None, requests_per_user)
-    return _result(state, asked, case, shape)
+    states = [
+        _state(part, bounds, engine.times, here, rate is None, requests_per_user)
+        for part, here in _parts(asked, level.ravel())
+    ]
+    return _result(_joined(states), asked, case, shape)
+
+
+def _parts(asked: Asked, level: Array) -> Iterator[tuple[Asked, Array]]:
+    """Settings by the thousand: their arrays stay in the processor's cache."""
+    for first in range(0, len(level), AT_ONCE):
+        part = slice(first, first + AT_ONCE)
+        yield replace(asked, prompt=asked.prompt[part], output=asked.output[part]), level[part]
+
+
+def _joined(states: list[State]) -> State:
+    if len(states) == 1:
+        return states[0]
+    names = State.__dataclass_fields__
+    return State(*(np.concatenate([getattr(state, name) for state in states]) for name in names))
 
 
 def _state(

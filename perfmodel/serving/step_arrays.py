@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.serving.pricing import Array, Pricer
 from perfmodel.serving.tables import grid
@@ -44,6 +45,17 @@ class ArraySteps(Protocol):
         """
 
 
+Whole = NDArray[np.int64]
+
+
+def _touched(*indices: Whole) -> Whole:
+    """The different values of small whole numbers, in order; sorting all would cost more."""
+    seen = np.zeros(max(int(index.max(initial=0)) for index in indices) + 1, dtype=bool)
+    for index in indices:
+        seen[index] = True
+    return np.flatnonzero(seen)
+
+
 class Line:
     """A function of a whole number, evaluated in blocks as they are asked for."""
 
@@ -57,12 +69,12 @@ class Line:
         """The values at any numbers from 0 on, interpolated between whole ones."""
         low = np.floor(at)
         index = low.astype(np.int64)
-        self._fill(np.unique(np.concatenate([index.ravel(), index.ravel() + 1]) // BLOCK))
+        self._fill(_touched(index // BLOCK, (index + 1) // BLOCK))
         first = self._values[index]
         result: Array = first + (at - low) * (self._values[index + 1] - first)
         return result
 
-    def _fill(self, blocks: np.typing.NDArray[np.int64]) -> None:
+    def _fill(self, blocks: Whole) -> None:
         count = int(blocks[-1]) + 1
         if count > len(self._filled):
             more = count - len(self._filled)
@@ -93,7 +105,7 @@ class Plane:
         low = np.floor(sequences)
         row = low.astype(np.int64)
         # Row n lies in block (n − 1)//ROWS + 1; row 0 in block 0.
-        self._fill(np.unique((np.concatenate([row.ravel(), row.ravel() + 1]) - 1) // ROWS + 1))
+        self._fill(_touched((row - 1) // ROWS + 1, row // ROWS + 1))
         nodes = self._nodes
         j = np.minimum(np.searchsorted(nodes, each, side="right"), len(nodes) - 1)
         share = (each - nodes[j - 1]) / (nodes[j] - nodes[j - 1])
@@ -101,12 +113,12 @@ class Plane:
         result: Array = at + (sequences - low) * (self._along(row + 1, j, share) - at)
         return result
 
-    def _along(self, row: Array, j: Array, share: Array) -> Array:
+    def _along(self, row: Whole, j: Whole, share: Array) -> Array:
         first = self._rows[row, j - 1]
         result: Array = first + share * (self._rows[row, j] - first)
         return result
 
-    def _fill(self, blocks: np.typing.NDArray[np.int64]) -> None:
+    def _fill(self, blocks: Whole) -> None:
         count = int(blocks[-1]) + 1
         if count > len(self._filled):
             more = count - len(self._filled)
