@@ -19,6 +19,11 @@ from perfmodel.serving.pricing import Array
 from perfmodel.serving.prompt_steps import PromptSteps, arriving, meeting, steps_to_first
 from perfmodel.serving.step_arrays import ArraySteps
 
+RECOMPUTED = 0.85
+"""Of an output's tokens, how many are computed again for each request in a full cache where room
+isn't held for outputs. Between two ends the batch grows by one output; the room for it was given
+away to prompts, and is taken back. The simulator gives 0.76 to 0.92 for outputs of an eighth to
+four times the prompt (docs/mean-field.md): it depends on how prompts fill the gap of an end."""
 HALVINGS = 26
 """Of the interval that a steady state lies in: to 1e-8 of it."""
 
@@ -44,7 +49,7 @@ class Asked:
     @property
     def context(self) -> Array:
         """Mean cached tokens of a decoding sequence: long outputs decode for longer."""
-        return self.prompt + self.output * self.uneven / 2
+        return np.asarray(self.prompt + np.maximum(self.output * self.uneven / 2 - 1, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +144,25 @@ class MeanField:
         bounds: of the engine; its policy mixes prompts with decoding, or runs them alone.
         times: of its steps.
         users: in the engine, by setting.
+        full: chance that its cache is full.
     """
 
-    def __init__(self, asked: Asked, bounds: Bounds, times: ArraySteps, users: Array) -> None:
+    def __init__(
+        self,
+        asked: Asked,
+        bounds: Bounds,
+        times: ArraySteps,
+        users: Array,
+        full: float | Array = 0.0,
+    ) -> None:
         self.asked = asked
         self.times = times
         self.users = users
         self.prompts = PromptSteps(times, bounds.policy, bounds.budget, asked.prompt, users)
         self.apart = not self.prompts.mixes
+        recomputes = RECOMPUTED if bounds.policy.reserve == 0 and bounds.blocks.grows else 0.0
+        self.prompts_each = 1 + full * recomputes * asked.output / asked.prompt
+        """Prompts that are computed for a request: more than one where others lose their cache."""
         self.steps = self._closed()
 
     def _closed(self) -> Steps:
@@ -159,12 +175,14 @@ class MeanField:
 
         def taken(ends: Array) -> tuple[Array, Array]:
             service = 1 / self.prompts.per_step(ends * steps)
-            use = ends * service
+            use = ends * service * self.prompts_each
             waits = steps_to_first(service, np.minimum(use * others, 1.0))
             return np.where(use > 1, np.inf, waits), use
 
         ends = bisected(lambda at: at * (steps + taken(at)[0]) - users, users / (steps + 1))
-        return Steps(users, ends * steps, steps, users / ends - steps, taken(ends)[1])
+        waits, use = taken(ends)
+        fits = np.isclose(ends * (steps + waits), users, rtol=1e-5)  # else the budget is full
+        return Steps(users, ends * steps, steps, np.where(fits, waits, users / ends - steps), use)
 
     @property
     def period(self) -> Array:
@@ -175,6 +193,8 @@ class MeanField:
     def meeting(self, cycles: int | None) -> Array:
         """Chance that another user's prompt comes in the same step as one's own."""
         group = np.maximum(self.prompts.per_step(0 * self.users), 1.0)
+        if self.apart:  # all are prefilled before any decodes
+            group = np.maximum(self.users, 1.0)
         return meeting(self.users, self.period, group, self.asked.uneven, cycles)
 
     def residual(self) -> Array:
@@ -197,7 +217,8 @@ class MeanField:
         decoding = steps.decoding
         if not self.apart:  # its own one decodes for certain
             decoding = np.where(steps.steps > 0, 1 + decoding * others / self.users, 0.0)
-        return self.visit(decoding, others * meets, others * (1 - meets) / passed)
+        beside = others * (1 - meets) / passed * self.prompts_each
+        return self.visit(decoding, others * meets, beside)
 
     def visit(self, decoding: Array, met: Array, beside: Array) -> Seen:
         """What a request sees beside ``decoding`` sequences (its own among them).
@@ -211,8 +232,10 @@ class MeanField:
         steps, output = self.steps.steps, self.asked.output
         step = self.step(decoding, beside, met)
         spent = steps * step
-        if self.apart:  # none comes after its last step
-            spent = spent - (step - self.times.decode(decoding, self.asked.context))
+        if self.apart:
+            # None comes after its last step; but it waits for those of its group that come after
+            # it, as long on average as for those before.
+            spent = spent - (step - self.times.decode(decoding, self.asked.context)) + queue
         tpot = np.where(output > 1, spent / np.maximum(output - 1, 1.0), np.nan)
         return Seen(first, queue, tpot)
 
@@ -278,23 +301,31 @@ class MeanField:
         queue = np.sum(weights * turns, axis=0) * full
         return queue + self._own(nobody, met), queue
 
-    def step_of_group(self) -> Array:
-        """A step of as many prompts as fit, without decoding."""
-        nobody = 0 * self.users
-        room = np.maximum(self.prompts.per_step(nobody), 1.0)
-        return self.prompts.step(nobody, self.asked.context, np.minimum(self.users, room))
+    def groups(self) -> tuple[Array, Array]:
+        """Prompts of all users in steps of their own: mean time to a first token, and to the last.
+
+        n full steps of K prompts, and one of the rest.
+        """
+        users, nobody = self.users, 0 * self.users
+        fit = np.maximum(self.prompts.per_step(nobody), 1.0)
+        full = self.prompts.step(nobody, self.asked.prompt, fit)
+        count = np.floor(users / fit + 1e-9)
+        left = users - count * fit
+        last = count * full + self.prompts.step(nobody, self.asked.prompt, left)
+        early = fit * full * count * (count + 1) / 2
+        return (early + left * last) / users, np.where(left > 1e-6, last, count * full)
 
     def burst(self) -> Array:
         """Mean time to a first token where all users send at once to an idle engine.
 
-        The prompts fill a step after the other, and half of the sequences decode beside the middle
-        one.
+        The prompts fill a step after the other; where they mix, half of the sequences decode beside
+        the middle one.
         """
         users = self.users
+        apart = self.groups()[0]
+        if self.apart:
+            return apart
         room = np.maximum(self.prompts.per_step(0 * users), 1.0)
-        at_once = self.step_of_group()
-        beside = 0 * users if self.apart else users / 2
-        fit = np.maximum(self.prompts.per_step(beside), 1.0)
-        middle = self.prompts.step(beside, self.asked.prompt, fit)
-        result: Array = np.where(users <= room, at_once, middle * (users / fit + 1) / 2)
-        return result
+        fit = np.maximum(self.prompts.per_step(users / 2), 1.0)
+        middle = self.prompts.step(users / 2, self.asked.prompt, fit)
+        return np.asarray(np.where(users <= room, apart, middle * (users / fit + 1) / 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.serving.mean_field import Asked, Bounds, MeanField
 from perfmodel.serving.pricing import Array
@@ -30,7 +31,8 @@ def open_loop(asked: Asked, bounds: Bounds, times: ArraySteps, rate: Array) -> S
     scaled from exponential services to the spread of these by (1 + c²)/2, exact at one place.
     """
     most, why = held(asked, bounds)
-    at = [_at_level(asked, bounds, times, users, most) for users in _levels(most)]
+    cache = np.asarray(why == "kv")
+    at = [_at_level(asked, bounds, times, users, most, cache) for users in _levels(most)]
     users, ttft, queue, tpot, service = (np.stack(parts) for parts in zip(*at, strict=True))
     through = users / service
     capacity = through[-1]
@@ -65,10 +67,15 @@ def open_loop(asked: Asked, bounds: Bounds, times: ArraySteps, rate: Array) -> S
 
 
 def _at_level(
-    asked: Asked, bounds: Bounds, times: ArraySteps, users: Array, most: Array
+    asked: Asked,
+    bounds: Bounds,
+    times: ArraySteps,
+    users: Array,
+    most: Array,
+    cache: NDArray[np.bool_],
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Of ``users`` inside: their number, TTFT, wait, TPOT and time in the engine."""
-    field = MeanField(asked, bounds, times, users)
+    field = MeanField(asked, bounds, times, users, np.where(cache & (users >= most), 1.0, 0.0))
     seen = field.seen(1 / field.period)
     # Into a full engine requests come when others end, into an idle one at once.
     comes = (users > 1) & (users < most)

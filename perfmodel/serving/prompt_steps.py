@@ -151,16 +151,18 @@ def steps_to_first(service: Array, load: Array) -> Array:
     of others, k in a step, fill a share ``load`` = E[k]/K of the room. What is left over at a
     step's end, L prompts, makes each wait L/E[k] steps more (Little).
 
-    K ≥ 1: E[(k − K)+] is left over from one step, 1/(1 − ρ) of that from all, and never more than
-    ρ/(2(1 − ρ)) (Kingman). K < 1: the wait ρ·s/(2(1 − ρ)) of M/D/1 (Pollaczek and Khinchine), after
-    which the last step is half full on average; a prompt that doesn't wait takes whole steps.
+    K ≥ 1: E[(k − K)+] is left over from one step, 1/(1 − ρ) of that from all; at least what is
+    exact for K = 1, ρ/2·(1/(1 − ρ) − K), and never more than ρ/(2(1 − ρ)) (Kingman).
+    K < 1: the wait ρ·s/(2(1 − ρ)) of M/D/1 (Pollaczek and Khinchine), after which the last step is
+    half full on average; a prompt that doesn't wait takes whole steps.
     """
     free = np.maximum(1.0 - load, 1e-9)
     room = np.maximum(1 / service, 1.0)
     mean = np.maximum(load * room, 1e-12)
     met, weights = arriving(mean)
     over = np.sum(weights * np.maximum(met - room, 0.0), axis=0)
-    short = 1 + np.minimum(over, load / 2) / free / mean
+    stays = np.maximum(over / free, load / 2 * (1 / free - room))
+    short = 1 + np.minimum(stays, load / 2 / free) / mean
     whole = np.ceil(service - 1e-9)
     split = (1 - load) * whole + load * (service + 0.5 * (whole > service))
     long = split + load * service / (2 * free)

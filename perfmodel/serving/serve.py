@@ -90,7 +90,8 @@ def served(
     replicas = 1 if shares else deployment.dp
     if replicas > 1:
         deployment = deployment.model_copy(update={"dp": 1})
-    workload = Workload(batch=deployment.dp, prompt=1, output=1)
+    output = 1 if deployment.speculation is None else 2  # one token leaves nothing to draft
+    workload = Workload(batch=deployment.dp, prompt=1, output=output)
     plan = make_plan(model, hardware, workload, deployment)
     device, runs, host = running(hardware, plan)
     pricer = Pricer(plan.model, plan, runs, host)

@@ -1,10 +1,11 @@
-"""The steady state of an engine under a closed loop, in a running batch or in batches that drain."""
+"""The steady state of an engine under a closed loop, with batches that run on or drain."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.serving.mean_field import (
     Asked,
@@ -33,18 +34,19 @@ class State:
     running: Array
     utilisation: Array
     kv_utilisation: Array
-    limited_by: Array
-    saturated: Array
+    limited_by: NDArray[np.str_]
+    saturated: NDArray[np.bool_]
     ttft_burst_s: Array
     bench_ttft_s: Array
     bench_tpot_s: Array
 
 
-def held(asked: Asked, bounds: Bounds) -> tuple[Array, Array]:
+def held(asked: Asked, bounds: Bounds) -> tuple[Array, NDArray[np.str_]]:
     """Sequences that an engine holds at most, and whether slots or its cache say so."""
     slots = np.full_like(asked.prompt, bounds.max_num_seqs)
     cache = kv_users(asked, bounds)
-    most, why = np.minimum(slots, cache), np.where(cache < slots, "kv", "slots")
+    most = np.minimum(slots, cache)
+    why: NDArray[np.str_] = np.where(cache < slots, "kv", "slots")
     policy = bounds.policy
     if policy.prefill == "mixed" and not policy.chunked:
         # A whole prompt waits until enough tokens of a step are free.
@@ -54,23 +56,39 @@ def held(asked: Asked, bounds: Bounds) -> tuple[Array, Array]:
     return most, why
 
 
-def admitted(asked: Asked, bounds: Bounds, concurrency: Array) -> tuple[Array, Array, Array]:
-    """Users in the engine on average, the most that it holds, and what says so.
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Users in the engine, by setting."""
+
+    users: Array
+    most: Array
+    """That it holds."""
+    why: NDArray[np.str_]
+    """What says so."""
+    full: Array
+    """Chance that its cache is full."""
+
+
+def admitted(asked: Asked, bounds: Bounds, concurrency: Array) -> Admitted:
+    """How many of ``concurrency`` users are in the engine on average.
 
     Where sequences grow into the cache, what n of them hold varies with a standard deviation of √n
     times that of one, so that near the limit some wait: E[min(C, M)] of a normal M, by softplus,
-    which has the normal's mean excess 0.399·σ at C = M.
+    which has the normal's mean excess 0.399·σ at C = M; its slope is the chance of M < C.
     """
     most, why = held(asked, bounds)
+    users = np.minimum(most, concurrency)
     if bounds.policy.reserve == 1 or not bounds.blocks.grows:
-        return np.minimum(most, concurrency), most, why
+        return Admitted(users, most, why, 0 * users)
     grown = asked.output**2 * asked.uneven / 12
     spread = np.sqrt(grown + asked.prompt**2 * float(np.var(asked.prompts)))
     sigma = np.sqrt(most) * spread / kv_need(asked, bounds)
     scale = np.maximum(0.399 / np.log(2) * sigma, 1e-9)
+    beyond = np.clip((concurrency - most) / scale, -500.0, 500.0)
     near = concurrency - scale * np.logaddexp(0.0, (concurrency - most) / scale)
-    users = np.where(why == "kv", np.maximum(near, 1.0), concurrency)
-    return np.minimum(users, most), most, why
+    binds = why == "kv"
+    users = np.where(binds, np.minimum(np.maximum(near, 1.0), most), users)
+    return Admitted(users, most, why, np.where(binds, 1 / (1 + np.exp(-beyond)), 0.0))
 
 
 def kv_share(asked: Asked, bounds: Bounds, running: Array) -> Array:
@@ -83,8 +101,9 @@ def closed_loop(
     asked: Asked, bounds: Bounds, times: ArraySteps, concurrency: Array, cycles: int
 ) -> State:
     """Users who each send the next request when the last one has ended."""
-    users, most, why = admitted(asked, bounds, concurrency)
-    field = MeanField(asked, bounds, times, users)
+    inside = admitted(asked, bounds, concurrency)
+    users, most, why = inside.users, inside.most, inside.why
+    field = MeanField(asked, bounds, times, users, inside.full)
     seen = field.seen(field.meeting(None))
     service = seen.service_s(asked.output)
     waiting = concurrency - users
@@ -142,12 +161,11 @@ def drained(
     Every request of a batch is there when it begins. Slots fall as sequences end, or stay computed
     where the policy pads.
     """
-    users, most, why = admitted(asked, bounds, concurrency)
+    inside = admitted(asked, bounds, concurrency)
+    users, most, why = inside.users, inside.most, inside.why
     field = MeanField(asked, bounds, times, users)
-    first = field.burst()
+    first, prefill = field.groups()
     room = np.maximum(field.prompts.per_step(0 * users), 1.0)
-    turns = np.maximum(users / room, 1.0)
-    prefill = first * 2 * turns / (turns + 1)
     ends, longest = _ends(asked, bounds, times, users)
     decode = np.mean(ends, axis=0)
     outputs = np.maximum(asked.outputs[:, None] * asked.output - 1, 1.0)
@@ -164,7 +182,7 @@ def drained(
     return State(
         ttft_s=ttft,
         tpot_s=tpot,
-        queue_s=ttft - field.step_of_group(),
+        queue_s=np.maximum(ttft - prefill / np.maximum(users / room, 1.0), 0.0),
         e2e_s=e2e,
         requests_per_s=rate,
         running=users * (prefill + decode) / cycle,
@@ -186,7 +204,7 @@ def _ends(asked: Asked, bounds: Bounds, times: ArraySteps, users: Array) -> tupl
     for share, output in zip(shares.tolist(), asked.outputs.tolist(), strict=True):
         upto = decode_steps(times, np.maximum(output * asked.output, 1.0))
         left = users if bounds.policy.padded else users * (1 - share + shares[0])
-        context = asked.prompt + (before + upto) / 2 * times.tokens_per_step
+        context = asked.prompt + (before + upto - 1) / 2 * times.tokens_per_step
         step = times.decode(np.maximum(left, 1.0), context)
         now, before = now + (upto - before) * step, upto
         ends.append(now)

@@ -88,7 +88,7 @@ class FastEngine:
         return cls(case, times)
 
 
-def steady_state(
+def steady_state(  # noqa: PLR0913  (what is asked, one by one)
     model: Model | str | os.PathLike[str],
     hardware: Hardware | str | os.PathLike[str],
     *,
