@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from perfmodel.serving.lengths import Lengths
     from perfmodel.serving.results import Simulation, simulation_record
     from perfmodel.serving.serve import Serving, simulate
+    from perfmodel.serving.steady_state import SteadyState, steady_state
     from perfmodel.specs.deployment import Deployment
     from perfmodel.specs.hardware import Hardware, hardware_names, load_hardware
     from perfmodel.specs.loading import load_model, model_names
@@ -51,6 +52,7 @@ _HOME = {
     "Simulation": "perfmodel.serving.results",
     "Speculation": "perfmodel.specs.speculation",
     "Trace": "perfmodel.serving.arrivals",
+    "SteadyState": "perfmodel.serving.steady_state",
     "UnknownNameError": "perfmodel.errors",
     "Workload": "perfmodel.specs.workload",
     "advice_record": "perfmodel.planning.record",
@@ -64,6 +66,7 @@ _HOME = {
     "model_names": "perfmodel.specs.loading",
     "simulate": "perfmodel.serving.serve",
     "simulation_record": "perfmodel.serving.results",
+    "steady_state": "perfmodel.serving.steady_state",
 }
 
 __all__ = [
@@ -84,6 +87,7 @@ __all__ = [
     "SharedPrefix",
     "Simulation",
     "Speculation",
+    "SteadyState",
     "Trace",
     "UnknownNameError",
     "Workload",
@@ -99,6 +103,7 @@ __all__ = [
     "model_names",
     "simulate",
     "simulation_record",
+    "steady_state",
 ]
 
 

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, count, repeat
 from math import exp, isfinite
+from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
 from perfmodel.specs.workload import LARGEST
@@ -93,6 +95,27 @@ class Lengths:
         if self.kind == "uniform":
             return (self.values[0] + self.values[1]) / 2
         return self.values[0]
+
+    def quantiles(self, count: int) -> NDArray[np.float64]:
+        """The lengths at ``count`` shares evenly within (0, 1), in order: for means over them."""
+        shares = (np.arange(count) + 0.5) / count
+        kind, values = self.kind, self.values
+        if kind == "constant":
+            return np.full(count, float(values[0]))
+        if kind == "uniform":
+            low, high = values
+            return low + shares * (high - low)
+        mean = values[0]
+        if kind == "exponential":
+            lengths = -mean * np.log1p(-shares)
+        else:
+            normal = np.array([NormalDist().inv_cdf(share) for share in shares.tolist()])
+            if kind == "normal":
+                lengths = mean + values[1] * normal
+            else:
+                lengths = mean * np.exp(values[1] * normal - values[1] ** 2 / 2)
+        longest = float(self.longest or LARGEST)
+        return np.clip(lengths, 1.0, longest)
 
     def draw(self, generator: np.random.Generator, number: int) -> list[int]:
         """``number`` lengths."""

@@ -30,7 +30,7 @@ from perfmodel.inference.speculation.acceptance import round_tokens
 from perfmodel.inference.speculation.rounds import Rounds, verify_step
 from perfmodel.inference.step_sets import body_of, head_of, made_step
 from perfmodel.operators.context import Step
-from perfmodel.operators.quantity import Quantity
+from perfmodel.operators.quantity import Quantity, minimum
 from perfmodel.operators.record import Collective, Operator
 from perfmodel.specs.engine_timing import Host
 from perfmodel.specs.model import Model
@@ -114,6 +114,13 @@ class Pricer:
             if isinstance(operator, Collective) and operator.kind != "send_recv":
                 exchanges = exchanges + seconds
         return whole, exchanges
+
+    def exposed(self, whole: Quantity, exchanges: Quantity) -> Quantity:
+        """Shared work without the exchanges that other kernels hide (`inference.overlap`)."""
+        overlap = self.plan.deployment.comm_overlap
+        if not overlap:
+            return whole
+        return whole - minimum(overlap * exchanges, whole - exchanges)
 
     def head(self, rows: Quantity, decoding: Quantity = 0) -> Quantity:
         """Final norm, head and sampling of ``rows`` tokens."""

@@ -60,6 +60,8 @@ class Served:
     engine: Engine
     replicas: int
     calibration: str
+    pricer: Pricer
+    """What prices its steps."""
 
 
 def served(
@@ -90,7 +92,8 @@ def served(
         deployment = deployment.model_copy(update={"dp": 1})
     # A sequence for each micro-batch: the pricer refuses more than one, and says why.
     sequences = deployment.dp * deployment.pp_microbatches
-    workload = Workload(batch=sequences, prompt=1, output=1)
+    output = 1 if deployment.speculation is None else 2  # one token leaves nothing to draft
+    workload = Workload(batch=sequences, prompt=1, output=output)
     plan = make_plan(model, hardware, workload, deployment)
     device, runs, host = running(hardware, plan)
     pricer = Pricer(plan.model, plan, runs, host)
@@ -110,7 +113,7 @@ def served(
         gpus=plan.parallel.gpus,
         prefixes=() if caches else None,
     )
-    return Served(model, hardware, plan, engine, replicas, device.label)
+    return Served(model, hardware, plan, engine, replicas, device.label, pricer)
 
 
 def _policy(serving: Serving, preset: Scheduler | None) -> Policy:

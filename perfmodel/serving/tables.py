@@ -13,7 +13,7 @@ from math import ceil
 
 import numpy as np
 
-from perfmodel.operators.quantity import Quantity, minimum
+from perfmodel.operators.quantity import Quantity
 from perfmodel.serving.pricing import Array, Pricer
 from perfmodel.serving.step_times import Chunk
 
@@ -82,7 +82,6 @@ class TabulatedSteps:
         self.tokens_per_step = pricer.tokens_per_step
         self.width = pricer.width
         self._stated = 1 + (pricer.stated_draft or 0.0)
-        self._overlap = pricer.plan.deployment.comm_overlap
         self._cached = grid(longest, NODES_PER_OCTAVE, SHORT_STRIDE)
         self._nodes: list[float] = self._cached.tolist()
         self._before = grid(longest, PROMPT_NODES_PER_OCTAVE, PROMPT_STRIDE)
@@ -96,12 +95,6 @@ class TabulatedSteps:
         self.floor_s = pricer.floor_s
         self._issued_from, self._issue_s = pricer.issued_ahead()
 
-    def _exposed(self, whole: Quantity, exchanges: Quantity) -> Quantity:
-        """Shared work without the exchanges that other kernels hide (`inference.overlap`)."""
-        if not self._overlap:
-            return whole
-        return whole - minimum(self._overlap * exchanges, whole - exchanges)
-
     def _shared_s(self, tokens: int) -> float:
         """What runs once over all tokens of a step with prompts.
 
@@ -114,7 +107,7 @@ class TabulatedSteps:
             if step > 1:  # the first half has finer steps
                 counts[: BLOCK // 2] = counts[BLOCK // 2]
             values = self._shared[step] = _listed(
-                self._exposed(*self._pricer.shared(counts)), counts
+                self._pricer.exposed(*self._pricer.shared(counts)), counts
             )
         return values[-(-tokens // step)]
 
@@ -184,7 +177,7 @@ class TabulatedSteps:
         if values is None:
             counts = _block(block)
             tokens = counts * self.width
-            whole = self._exposed(*self._pricer.shared(tokens, counts))
+            whole = self._pricer.exposed(*self._pricer.shared(tokens, counts))
             host = self._pricer.serial_s(counts)
             values = self._fixed[block] = _listed(
                 whole + self._pricer.head(tokens, counts) + host, counts

@@ -1,0 +1,247 @@
+"""The fast answer: what users of a deployment see in a steady state, without simulating it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.errors import InputError
+from perfmodel.serving.arrivals import DEFAULT_OUTPUT, DEFAULT_PROMPT
+from perfmodel.serving.lengths import Lengths
+from perfmodel.serving.mean_field import Asked, Bounds
+from perfmodel.serving.open_loop import open_loop
+from perfmodel.serving.pricing import Array
+from perfmodel.serving.serve import LONGEST, Served, Serving, served
+from perfmodel.serving.steady import State, closed_loop, drained
+from perfmodel.serving.step_arrays import ArraySteps, LockstepArrays, PricedArrays
+from perfmodel.specs.deployment import Deployment
+from perfmodel.specs.hardware import Hardware
+from perfmodel.specs.model import Model
+from perfmodel.specs.workload import LARGEST
+
+PROMPTS, OUTPUTS = 5, 16
+"""Quantiles by which the spread of prompts and outputs enters."""
+
+AT_ONCE = 1024
+"""Settings that are worked out together."""
+
+Numbers: TypeAlias = "float | NDArray[Any]"
+Tokens: TypeAlias = "int | str | Lengths | NDArray[Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyState:
+    """Means of a steady state: numbers, or arrays of the shape that the settings broadcast to."""
+
+    ttft_s: Numbers
+    """From arrival to the first token; infinite where a rate is more than can be served."""
+    tpot_s: Numbers
+    """(Last token − first)/(output − 1); NaN for outputs of one token."""
+    e2e_s: Numbers
+    """From arrival to the last token."""
+    queue_s: Numbers
+    """From arrival to the step that begins the prefill; part of ``ttft_s``."""
+    requests_per_s: Numbers
+    """Over all replicas."""
+    output_tokens_per_s: Numbers
+    running: Numbers
+    """Sequences in prefill or decode, over all replicas."""
+    utilisation: Numbers
+    """Share of time in which steps run."""
+    kv_utilisation: Numbers
+    """Share of the KV cache that is held, with what the policy keeps free for outputs."""
+    limited_by: Any
+    """What keeps it from more: ``concurrency`` (users), ``rate`` (requests), ``slots``, ``kv``, or
+    ``budget`` (a step's tokens)."""
+    saturated: Any
+    """More is asked than the engine can hold (users) or serve (rate)."""
+    ttft_burst_s: Numbers
+    """Mean TTFT of first requests where all users send at once; NaN for a rate."""
+    bench_ttft_s: Numbers
+    """Mean TTFT over all requests of a closed-loop benchmark that starts all users at once and
+    sends ``requests_per_user`` each: with that burst, and with users who are still in step."""
+    bench_tpot_s: Numbers
+    """Mean TPOT likewise, with the end, at which the batch falls."""
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class FastEngine:
+    """A deployment whose steps are priced once, for many calls of `steady_state`."""
+
+    case: Served
+    times: ArraySteps
+
+    @classmethod
+    def of(cls, case: Served) -> FastEngine:
+        """The engine of what `serve.served` makes."""
+        plan = case.plan
+        longest = min(plan.model.max_positions or LONGEST, LARGEST)
+        times: ArraySteps = PricedArrays(case.pricer, longest)
+        if plan.parallel.dp > 1:
+            times = LockstepArrays(times, plan.parallel.dp)
+        return cls(case, times)
+
+
+def steady_state(  # noqa: PLR0913  (what is asked, one by one)
+    model: Model | str | os.PathLike[str],
+    hardware: Hardware | str | os.PathLike[str],
+    *,
+    concurrency: Numbers | None = None,
+    rate: Numbers | None = None,
+    prompt: Tokens = DEFAULT_PROMPT,
+    output: Tokens = DEFAULT_OUTPUT,
+    deployment: Deployment | None = None,
+    serving: Serving | None = None,
+    requests_per_user: int = 10,
+) -> SteadyState:
+    """What users of a deployment see in a steady state, for one setting or arrays of them.
+
+    Args:
+        model: a `Model`, or what `load_model` takes.
+        hardware: a `Hardware`, or what `load_hardware` takes.
+        concurrency: users who each send the next request when the last one has ended.
+        rate: requests per second, a Poisson process; one of the two is needed.
+        prompt: tokens of a prompt: a number, a distribution as `Lengths` reads it, or an array of
+            means that share no spread.
+        output: tokens that are generated, likewise.
+        deployment: parallel layout, formats and engine settings.
+        serving: scheduler; prefix caching and disaggregation aren't covered.
+        requests_per_user: of the benchmark that ``bench_ttft_s`` describes; 0 leaves it out.
+
+    Raises:
+        InputError: one line that names what is wrong, and what would do.
+    """
+    serving = serving or Serving()
+    case = served(model, hardware, deployment, serving)
+    return steady_state_of(
+        FastEngine.of(case),
+        concurrency=concurrency,
+        rate=rate,
+        prompt=prompt,
+        output=output,
+        requests_per_user=requests_per_user,
+    )
+
+
+def steady_state_of(
+    engine: FastEngine,
+    *,
+    concurrency: Numbers | None = None,
+    rate: Numbers | None = None,
+    prompt: Tokens = DEFAULT_PROMPT,
+    output: Tokens = DEFAULT_OUTPUT,
+    requests_per_user: int = 10,
+) -> SteadyState:
+    """The same of an engine that is at hand."""
+    case = engine.case
+    if (concurrency is None) == (rate is None):
+        raise InputError("steady state: one of concurrency and rate is needed")
+    if requests_per_user < 0:
+        raise InputError(f"requests_per_user: must not be negative (got {requests_per_user})")
+    prompts, prompt_shape = _tokens("prompt", prompt, PROMPTS)
+    outputs, output_shape = _tokens("output", output, OUTPUTS)
+    flag = "concurrency" if rate is None else "rate"
+    level = np.asarray(concurrency if rate is None else rate, dtype=np.float64)
+    if not np.all((level > 0) & np.isfinite(level)) or (rate is None and np.any(level < 1)):
+        raise InputError(f"{flag}: must be {'at least 1' if rate is None else 'above 0'}")
+    level, prompts, outputs = np.broadcast_arrays(level / case.replicas, prompts, outputs)
+    shape = level.shape
+    level = np.maximum(level, 1.0) if rate is None else level
+    asked = Asked(prompts.ravel(), outputs.ravel(), prompt_shape, output_shape)
+    bounds = Bounds(
+        case.engine.policy,
+        case.engine.max_num_seqs,
+        case.engine.max_num_batched_tokens,
+        case.engine.blocks(),
+    )
+    _check_room(asked, bounds)
+    states = [
+        _state(part, bounds, engine.times, here, rate is None, requests_per_user)
+        for part, here in _parts(asked, level.ravel())
+    ]
+    return _result(_joined(states), asked, case, shape)
+
+
+def _parts(asked: Asked, level: Array) -> Iterator[tuple[Asked, Array]]:
+    """Settings by the thousand: their arrays stay in the processor's cache."""
+    for first in range(0, len(level), AT_ONCE):
+        part = slice(first, first + AT_ONCE)
+        yield replace(asked, prompt=asked.prompt[part], output=asked.output[part]), level[part]
+
+
+def _joined(states: list[State]) -> State:
+    if len(states) == 1:
+        return states[0]
+    names = State.__dataclass_fields__
+    return State(*(np.concatenate([getattr(state, name) for state in states]) for name in names))
+
+
+def _state(
+    asked: Asked, bounds: Bounds, times: ArraySteps, level: Array, closed: bool, cycles: int
+) -> State:
+    if bounds.policy.prefill == "drained":
+        if not closed:
+            raise InputError(
+                f"rate: the steady state of {bounds.policy.name} batches is known for a "
+                "concurrency only; simulate them"
+            )
+        return drained(asked, bounds, times, level, cycles)
+    if closed:
+        return closed_loop(asked, bounds, times, level, cycles)
+    return open_loop(asked, bounds, times, level)
+
+
+def _tokens(name: str, value: Tokens, count: int) -> tuple[Array, Array]:
+    """Mean lengths, and what quantiles are of the mean."""
+    if isinstance(value, int | str | Lengths):
+        quantiles = Lengths.parse(value, name).quantiles(count)
+        mean = quantiles.mean()
+        relative = quantiles / mean
+        if np.ptp(relative) == 0:
+            relative = np.ones(1)
+        return np.asarray(mean), relative
+    means = np.asarray(value, dtype=np.float64)
+    if not np.all((means >= 1) & (means <= LARGEST)):
+        raise InputError(f"{name}: a length must lie in 1 … {LARGEST:,}")
+    return means, np.ones(1)
+
+
+def _check_room(asked: Asked, bounds: Bounds) -> None:
+    longest = bounds.blocks.longest()
+    needed = asked.prompt * asked.prompts[-1] + asked.output * asked.outputs[-1]
+    if np.any(needed > longest):
+        raise InputError(
+            f"prompt and output are {int(np.max(needed)):,} tokens, one sequence has room for "
+            f"{longest:,}: shorten them, or give the engine more memory"
+        )
+
+
+def _result(state: State, asked: Asked, case: Served, shape: tuple[int, ...]) -> SteadyState:
+    def made(values: NDArray[Any]) -> Any:
+        shaped = np.broadcast_to(values, asked.prompt.shape).reshape(shape)
+        return shaped.item() if shape == () else shaped
+
+    replicas = case.replicas
+    return SteadyState(
+        ttft_s=made(state.ttft_s),
+        tpot_s=made(state.tpot_s),
+        e2e_s=made(state.e2e_s),
+        queue_s=made(state.queue_s),
+        requests_per_s=made(replicas * state.requests_per_s),
+        output_tokens_per_s=made(replicas * state.requests_per_s * asked.output),
+        running=made(replicas * state.running),
+        utilisation=made(state.utilisation),
+        kv_utilisation=made(state.kv_utilisation),
+        limited_by=made(state.limited_by),
+        saturated=made(state.saturated),
+        ttft_burst_s=made(state.ttft_burst_s),
+        bench_ttft_s=made(state.bench_ttft_s),
+        bench_tpot_s=made(state.bench_tpot_s),
+        gpus=case.plan.parallel.gpus * replicas,
+    )

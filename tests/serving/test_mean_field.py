@@ -1,0 +1,387 @@
+"""The mean field against closed forms, and against the simulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import perfmodel
+from perfmodel.errors import InputError
+from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop
+from perfmodel.serving.lengths import Lengths
+from perfmodel.serving.mean_field import Asked, Bounds
+from perfmodel.serving.open_loop import open_loop
+from perfmodel.serving.prompt_steps import arriving, meeting, steps_to_first
+from perfmodel.serving.results import Simulation
+from perfmodel.serving.serve import Serving, served, simulate
+from perfmodel.serving.simulate import simulate_engines
+from perfmodel.serving.steady import State, closed_loop, drained
+from perfmodel.serving.steady_state import FastEngine, steady_state_of
+from perfmodel.serving.step_arrays import LockstepArrays
+from perfmodel.specs.deployment import Deployment
+from tests.serving.toy import REAL, ToyTimes, engine
+
+RUNNING = ["chunked_mixed", "inflight_no_evict", "prefill_first", "prefill_first_chunked"]
+
+
+class ToyArrays:
+    """`ToyTimes` for arrays."""
+
+    def __init__(self, times: ToyTimes) -> None:
+        self.times = times
+        self.tokens_per_step = times.tokens_per_step
+        self.width = times.width
+
+    def decode(self, sequences, each):
+        return self.times.decode(sequences, sequences * each)
+
+    def attention(self, count, new, cached):
+        return 0.0 * (count + new + cached)
+
+    def mixed(self, sequences, each, tokens, attention_s, prompts):
+        beside = np.where(sequences > 0, self.decode(sequences, each), 0.0)
+        return beside + self.times.per_prompt * tokens + attention_s
+
+
+def even(tokens: int, spread: float = 0.2) -> Lengths:
+    low = max(1, round(tokens * (1 - spread)))
+    return Lengths.parse(f"uniform:{low}:{tokens}" if spread else tokens, "length")
+
+
+def asked(prompt: Lengths, output: Lengths, count: int = 1) -> Asked:
+    prompts, outputs = prompt.quantiles(5), output.quantiles(64)
+    return Asked(
+        np.full(count, prompts.mean()), np.full(count, outputs.mean()),
+        prompts / prompts.mean(), outputs / outputs.mean(),
+    )  # fmt: skip
+
+
+def fast(made: Any, what: Asked, users: float | None = None, rate: float | None = None) -> State:
+    bounds = Bounds(made.policy, made.max_num_seqs, made.max_num_batched_tokens, made.blocks())
+    times = ToyArrays(made.times)
+    if rate is not None:
+        return open_loop(what, bounds, times, np.array([float(rate)]))
+    solve = drained if made.policy.prefill == "drained" else closed_loop
+    return solve(what, bounds, times, np.array([float(users or 1)]), 10)
+
+
+def run(made: Any, prompt: Lengths, output: Lengths, users: int, cycles: int = 60) -> Simulation:
+    demand = Demand(ClosedLoop(users), prompt, output, cycles * users)
+    return simulate_engines(demand, made, warmup=cycles * users // 2)
+
+
+# By hand
+
+
+def test_one_user():
+    # A prompt of 100 tokens takes 1 s, and 10 decode steps of 2 s follow: 21 s for 11 tokens.
+    state = fast(engine(ToyTimes(base=2.0), "chunked_mixed"), asked(even(100, 0), even(11, 0)), 1)
+    assert state.ttft_s[0] == pytest.approx(1.0)
+    assert state.tpot_s[0] == pytest.approx(2.0)
+    assert state.e2e_s[0] == pytest.approx(21.0)
+    assert state.requests_per_s[0] == pytest.approx(1 / 21)
+    assert (state.running[0], state.queue_s[0], state.limited_by[0]) == (1, 0, "concurrency")
+
+
+def test_prompts_of_their_own_stop_the_others():
+    # 10 users of 11 tokens: in each of a request's 10 decode steps one of them ends on average;
+    # its prompt's 1 s stops all others, but for the step after one's own last.
+    made = engine(ToyTimes(base=2.0), "prefill_first")
+    state = fast(made, asked(even(100, 0), even(11, 0.9)), 10)
+    z = float(even(11, 0.9).quantiles(64).mean()) - 1
+    assert state.tpot_s[0] == pytest.approx((2 * z + 9 * (1 - 1 / z)) / z, rel=1e-3)
+
+
+def test_outputs_of_one_token():
+    for policy in RUNNING:
+        state = fast(engine(ToyTimes(), policy), asked(even(100, 0), even(1, 0)), 4)
+        assert np.isnan(state.tpot_s[0])
+        # 4 prompts of 1 s in each step
+        assert state.requests_per_s[0] == pytest.approx(1.0, rel=0.02)
+
+
+def test_one_place_is_a_queue():
+    # M/D/1: at ρ = 0.8 a wait of ρ/(2(1 − ρ)) = 2 services, of 21 s.
+    made = engine(ToyTimes(base=2.0), "chunked_mixed", seqs=1)
+    state = fast(made, asked(even(100, 0), even(11, 0)), rate=0.8 / 21)
+    assert state.queue_s[0] == pytest.approx(42.0, rel=1e-5)
+    assert state.utilisation[0] == pytest.approx(0.8)
+    assert state.limited_by[0] == "rate"
+    # M/G/1: no prompts to speak of, outputs from 1 to 99 tokens: E[S²]/2E[S]/(1 − ρ)·λ.
+    output = Lengths.parse("uniform:1:99", "output")
+    made = engine(ToyTimes(base=1.0, per_prompt=1e-9), "chunked_mixed", seqs=1)
+    steps = output.quantiles(64) - 1
+    rate = 0.5 / steps.mean()
+    wait = rate * np.mean(steps**2) / 2 / (1 - 0.5)
+    state = fast(made, asked(even(1, 0), output), rate=rate)
+    assert state.queue_s[0] == pytest.approx(wait, rel=0.05)
+
+
+def test_too_high_a_rate_is_said():
+    made = engine(REAL, "chunked_mixed", seqs=16)
+    what = asked(even(1000), even(100))
+    most = fast(made, what, 1000).requests_per_s[0]
+    below, above = fast(made, what, rate=0.99 * most), fast(made, what, rate=1.01 * most)
+    assert not below.saturated[0]
+    assert np.isfinite(below.ttft_s[0])
+    assert above.saturated[0]
+    assert above.limited_by[0] == "slots"
+    assert above.ttft_s[0] == np.inf
+    assert above.requests_per_s[0] == pytest.approx(most)
+
+
+def test_cache_limits_by_what_a_policy_holds():
+    # 4,000 tokens of cache; a request holds 100 + 300 (whole) or on average 100 + 150.
+    what = asked(even(100, 0), even(300, 0))
+    whole = fast(engine(REAL, "inflight_no_evict", capacity=4000, block=1), what, 100)
+    assert (whole.running[0], whole.limited_by[0]) == (10, "kv")
+    grown = fast(engine(REAL, "chunked_mixed", capacity=4000, block=1), what, 100)
+    assert grown.running[0] == pytest.approx(16.0)
+
+
+def test_counts_of_prompts():
+    for mean in (1e-9, 0.3, 2.0, 5.0, 100.0):
+        count, weights = arriving(np.array([mean]))
+        assert weights.sum() == pytest.approx(1.0)
+        assert (weights * count).sum() == pytest.approx(mean, rel=0.02)
+        assert (weights * (count - mean) ** 2).sum() == pytest.approx(mean, rel=0.1)
+
+
+def test_waiting_for_a_step():
+    load = np.array([0.2, 0.5, 0.8])
+    # A prompt a step: 1 + ρ/(2(1 − ρ)) steps.
+    told = steps_to_first(np.ones(3), load)
+    assert told == pytest.approx(1 + load / (2 * (1 - load)), rel=0.01)
+    # Room for a hundred: none waits at a moderate load; alone, a long one takes whole steps.
+    assert steps_to_first(np.array([0.01]), np.array([0.5]))[0] == pytest.approx(1.0, abs=1e-3)
+    assert steps_to_first(np.array([2.4]), np.zeros(1))[0] == pytest.approx(3.0)
+
+
+def test_users_drift_apart():
+    users, steps, group = np.array([64.0]), np.array([200.0]), np.array([8.0])
+    assert meeting(users, steps, group, 1.0, 5)[0] == pytest.approx(8 / 64)
+    assert meeting(users, steps, group, 1.01, None)[0] == pytest.approx(1 / 200)
+    met = [float(meeting(users, steps, group, 1.01, cycle)[0]) for cycle in (1, 2, 5, 20, 100)]
+    assert met == sorted(met, reverse=True)
+    assert met[0] < 8 / 64
+    assert met[-1] == pytest.approx(1 / 200, rel=1e-3)
+
+
+# Against the simulator
+
+
+@pytest.mark.parametrize("policy", ["static", "decode_first"])
+@pytest.mark.parametrize("users", [1, 7, 100])
+def test_batches_of_equal_lengths_are_exact(policy, users):
+    made = engine(REAL, policy, seqs=40, budget=4000)
+    prompt, output = even(1000, 0), even(50, 0)
+    state, simulated = (
+        fast(made, asked(prompt, output), users),
+        run(made, prompt, output, users, 20),
+    )
+    rel = 1e-6 if users != 100 else 0.08  # 40, 40 and 20 users: no whole batches
+    assert state.tpot_s[0] == pytest.approx(simulated.tpot_s.mean, rel=rel)
+    if users != 100:
+        assert state.ttft_s[0] == pytest.approx(simulated.ttft_s.mean, rel=rel)
+
+
+@pytest.mark.parametrize("policy", RUNNING)
+@pytest.mark.parametrize(
+    ("prompt", "output", "users"),
+    [(1000, 500, 1), (1000, 500, 8), (200, 200, 64), (1000, 100, 128), (3000, 300, 40)],
+)
+def test_varying_lengths_agree(policy, prompt, output, users):
+    made = engine(REAL, policy)
+    lengths = even(prompt), even(output)
+    simulated = run(made, *lengths, users)
+    state = fast(made, asked(*lengths), users)
+    assert state.tpot_s[0] == pytest.approx(simulated.tpot_s.mean, rel=0.02)
+    assert state.ttft_s[0] == pytest.approx(simulated.ttft_s.mean, rel=0.06)
+    rate = users / simulated.e2e_s.mean
+    assert state.requests_per_s[0] == pytest.approx(rate, rel=0.02)
+
+
+@pytest.mark.parametrize("policy", RUNNING)
+def test_throughput_at_saturation(policy):
+    # Slots, tokens of a step, and cache each limit in turn.
+    for limits in ({"seqs": 32}, {"budget": 1500}, {"capacity": 3000}):
+        made = engine(REAL, policy, **limits)
+        lengths = even(1000), even(100)
+        simulated = run(made, *lengths, 200, 30)
+        state = fast(made, asked(*lengths), 200)
+        rate = 200 / simulated.e2e_s.mean
+        assert state.requests_per_s[0] == pytest.approx(rate, rel=0.03)
+        assert state.ttft_s[0] == pytest.approx(simulated.ttft_s.mean, rel=0.1)
+
+
+def test_a_benchmark_from_a_standing_start():
+    made = engine(REAL, "chunked_mixed")
+    for users in (32, 128):
+        lengths = even(1000), even(200)
+        simulated = simulate_engines(Demand(ClosedLoop(users), *lengths, 10 * users), made)
+        state = fast(made, asked(*lengths), users)
+        assert state.bench_ttft_s[0] == pytest.approx(simulated.ttft_s.mean, rel=0.1)
+        assert state.bench_tpot_s[0] == pytest.approx(simulated.tpot_s.mean, rel=0.03)
+        assert state.bench_ttft_s[0] > 1.1 * state.ttft_s[0]
+
+
+def test_several_tokens_a_step():
+    times = ToyTimes(5e-3, 1e-5, 4e-8, 25e-6, tokens_per_step=2.5, width=4)
+    made = engine(times, "chunked_mixed")
+    lengths = even(1000), even(400)
+    simulated = run(made, *lengths, 50)
+    state = fast(made, asked(*lengths), 50)
+    assert state.tpot_s[0] == pytest.approx(simulated.tpot_s.mean, rel=0.02)
+    assert state.requests_per_s[0] == pytest.approx(50 / simulated.e2e_s.mean, rel=0.02)
+
+
+@pytest.mark.parametrize("policy", ["chunked_mixed", "prefill_first"])
+def test_rates_agree_below_saturation(policy):
+    made = engine(REAL, policy)
+    lengths = even(500), even(200)
+    most = fast(made, asked(*lengths), 2000).requests_per_s[0]
+    for share in (0.1, 0.5):
+        demand = Demand(OpenLoop(share * most), *lengths, requests=8000)
+        simulated = simulate_engines(demand, made, warmup=2000)
+        state = fast(made, asked(*lengths), rate=simulated.requests_per_s)
+        assert state.running[0] == pytest.approx(simulated.mean_running, rel=0.05)
+        assert state.tpot_s[0] == pytest.approx(simulated.tpot_s.mean, rel=0.05)
+        assert state.ttft_s[0] == pytest.approx(simulated.ttft_s.mean, rel=0.08)
+        assert state.utilisation[0] == pytest.approx(simulated.utilisation, abs=0.03)
+
+
+# What always holds
+
+
+@given(
+    st.sampled_from([*RUNNING, "static", "decode_first"]),
+    st.integers(1, 8192),
+    st.integers(1, 2000),
+    st.integers(1, 1000),
+    st.sampled_from([0.0, 0.2, 0.9]),
+)
+@settings(max_examples=60, deadline=None)
+def test_closed_loops_keep_littles_law(policy, prompt, output, users, spread):
+    made = engine(REAL, policy, capacity=4000)
+    state = fast(made, asked(even(prompt, spread), even(output, spread)), users)
+    assert state.requests_per_s[0] * state.e2e_s[0] == pytest.approx(users, rel=1e-6)
+    assert 0 <= state.queue_s[0] <= state.ttft_s[0] * (1 + 1e-9)
+    assert state.ttft_s[0] <= state.e2e_s[0] * (1 + 1e-9)
+    assert state.running[0] <= users * (1 + 1e-9)
+    assert 0 <= state.kv_utilisation[0] <= 1
+    assert np.isfinite(state.bench_ttft_s[0])
+
+
+@pytest.mark.parametrize("users", [4, 30, 100])
+def test_equal_lengths_stay_together_where_prompts_go_first(users):
+    made = engine(REAL, "prefill_first", budget=10_000)
+    lengths = even(1000, 0), even(100, 0)
+    simulated, state = run(made, *lengths, users, 20), fast(made, asked(*lengths), users)
+    assert state.tpot_s[0] == pytest.approx(simulated.tpot_s.mean, rel=0.02)
+    assert state.ttft_s[0] == pytest.approx(simulated.ttft_s.mean, rel=0.02)
+
+
+@given(
+    st.sampled_from(RUNNING),
+    st.integers(10, 4000),
+    st.integers(2, 1000),
+    st.integers(1, 400),
+    st.integers(1, 400),
+)
+@settings(max_examples=40, deadline=None)
+def test_more_users_wait_no_less(policy, prompt, output, users, more):
+    made = engine(REAL, policy, seqs=128)
+    what = asked(even(prompt), even(output))
+    few, many = fast(made, what, users), fast(made, what, users + more)
+    assert many.ttft_s[0] >= few.ttft_s[0] * 0.99
+    assert many.requests_per_s[0] >= few.requests_per_s[0] * 0.99
+    slow, quick = (fast(made, what, rate=share * many.requests_per_s[0]) for share in (0.3, 0.6))
+    assert quick.queue_s[0] >= slow.queue_s[0] * 0.99
+    assert quick.running[0] >= slow.running[0]
+
+
+# Of a deployment
+
+
+def test_a_deployment_agrees_with_its_simulation():
+    lengths = even(1024), even(256)
+    told = perfmodel.steady_state(
+        "llama-3.1-8b", "h100-sxm", concurrency=32, prompt=lengths[0], output=lengths[1]
+    )
+    demand = Demand(ClosedLoop(32), *lengths, requests=1600)
+    simulated = simulate("llama-3.1-8b", "h100-sxm", demand, serving=Serving(warmup=800))
+    assert told.tpot_s == pytest.approx(simulated.tpot_s.mean, rel=0.015)
+    assert told.ttft_s == pytest.approx(simulated.ttft_s.mean, rel=0.05)
+    assert told.gpus == simulated.gpus
+
+
+def test_arrays_are_their_settings():
+    made = FastEngine.of(served("llama-3.1-8b", "h100-sxm"))
+    users = np.array([[1.0], [40.0], [3000.0]])
+    prompt = np.array([100.0, 20_000.0])
+    whole = steady_state_of(made, concurrency=users, prompt=prompt, output=100)
+    assert whole.tpot_s.shape == whole.limited_by.shape == (3, 2)
+    for i, n in enumerate(users.ravel().tolist()):
+        for j, tokens in enumerate(prompt.tolist()):
+            one = steady_state_of(made, concurrency=n, prompt=int(tokens), output=100)
+            assert isinstance(one.tpot_s, float)
+            for name in ("ttft_s", "tpot_s", "requests_per_s", "bench_ttft_s"):
+                assert getattr(whole, name)[i, j] == pytest.approx(getattr(one, name), rel=1e-9)
+            assert whole.limited_by[i, j] == one.limited_by
+    many = steady_state_of(made, concurrency=np.full(2500, 40.0), prompt=100, output=100)
+    assert np.all(many.tpot_s == many.tpot_s[0])
+
+
+def test_replicas_share_the_load():
+    one = perfmodel.steady_state("llama-3.1-8b", "h100-sxm", rate=2.0)
+    two = perfmodel.steady_state("llama-3.1-8b", "h100-sxm", rate=4.0, deployment=Deployment(dp=2))
+    assert two.ttft_s == pytest.approx(one.ttft_s)
+    assert (two.requests_per_s, two.gpus) == (pytest.approx(4.0), 2)
+
+
+def test_lockstep_of_one_is_alone():
+    made = engine(REAL, "chunked_mixed")
+    what = asked(even(1000), even(100))
+    bounds = Bounds(made.policy, made.max_num_seqs, made.max_num_batched_tokens, made.blocks())
+    users = np.array([20.0])
+    alone = closed_loop(what, bounds, ToyArrays(REAL), users, 10)
+    one = closed_loop(what, bounds, LockstepArrays(ToyArrays(REAL), 1), users, 10)
+    assert one.ttft_s == pytest.approx(alone.ttft_s)
+    assert one.tpot_s == pytest.approx(alone.tpot_s)
+
+
+def test_quantiles_are_the_lengths_drawn():
+    generator = np.random.default_rng(0)
+    for spec in ("7", "uniform:10:90", "normal:100:30", "lognormal:100:0.8:400", "exponential:50"):
+        lengths = Lengths.parse(spec, "length")
+        quantiles, values = lengths.quantiles(400), np.array(lengths.draw(generator, 20_000))
+        assert quantiles.mean() == pytest.approx(values.mean(), rel=0.03)
+        assert np.all(np.diff(quantiles) >= 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({}, "one of concurrency and rate"),
+        ({"concurrency": 4, "rate": 1.0}, "one of concurrency and rate"),
+        ({"concurrency": 0}, "concurrency: must be at least 1"),
+        ({"rate": float("nan")}, "rate: must be above 0"),
+        ({"concurrency": 4, "prompt": np.array([0.0])}, "prompt: a length"),
+        ({"concurrency": 4, "prompt": 10_000_000}, "one sequence has room for"),
+        ({"concurrency": 4, "requests_per_user": -1}, "requests_per_user"),
+    ],
+)
+def test_what_is_wrong_is_said(given, match):
+    with pytest.raises(InputError, match=match):
+        perfmodel.steady_state("llama-3.1-8b", "h100-sxm", **given)
+
+
+def test_batches_know_no_rate():
+    with pytest.raises(InputError, match=r"rate: .* simulate them"):
+        perfmodel.steady_state(
+            "llama-3.1-8b", "h100-sxm", rate=1.0, serving=Serving(scheduler="static")
+        )
