@@ -100,32 +100,6 @@ def decode_steps(times: ArraySteps, output: Array) -> Array:
     return result
 
 
-def kv_need(asked: Asked, bounds: Bounds) -> Array:
-    """Tokens of cache that must be there for a sequence, on average over its time in the engine.
-
-    A policy that holds nothing for outputs fills the cache with I + O/2; one that needs a share r
-    of what is still to come, I + (1 + r)·O/2; E[O²]/E[O] stands for O, because long ones stay.
-    Half a block is lost at the end.
-    """
-    blocks = bounds.blocks
-    length = asked.prompt + asked.output
-    tokens = asked.prompt + asked.output * asked.uneven * (1 + bounds.policy.reserve) / 2
-    fixed = np.array([blocks.fixed_of(int(item)) for item in length.tolist()])
-    grown = tokens + (blocks.block - 1) / 2 if blocks.grows else 0 * tokens
-    result: Array = grown + fixed * blocks.block
-    return result
-
-
-def kv_users(asked: Asked, bounds: Bounds) -> Array:
-    """Sequences that the cache holds: whole ones where room is held from the start."""
-    need = np.maximum(kv_need(asked, bounds), 1e-300)
-    with np.errstate(over="ignore"):
-        held = bounds.blocks.capacity * bounds.blocks.block / need
-    if bounds.policy.reserve == 1 or not bounds.blocks.grows:
-        held = np.floor(held)
-    return np.maximum(held, 1.0)
-
-
 def bisected(excess: Callable[[Array], Array], high: Array) -> Array:
     """The root of a rising function on (0, high); ``high`` where it stays negative."""
     low = 0 * high

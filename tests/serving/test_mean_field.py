@@ -143,6 +143,15 @@ def test_cache_limits_by_what_a_policy_holds():
     assert grown.running[0] == pytest.approx(16.0)
 
 
+def test_whole_prompts_that_fill_a_step_come_one_by_one():
+    # A prompt of the whole budget fits beside no decoding sequence: one request at a time.
+    made = engine(REAL, "inflight_no_evict", budget=2000)
+    lengths = even(2000, 0), even(50, 0)
+    simulated, state = run(made, *lengths, 10, 10), fast(made, asked(*lengths), 10)
+    assert (state.running[0], state.limited_by[0]) == (1, "budget")
+    assert state.requests_per_s[0] == pytest.approx(10 / simulated.e2e_s.mean, rel=0.01)
+
+
 def test_counts_of_prompts():
     for mean in (1e-9, 0.3, 2.0, 5.0, 100.0):
         count, weights = arriving(np.array([mean]))
