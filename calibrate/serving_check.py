@@ -15,7 +15,7 @@ from calibrate.serving_settings import EXPERT_SKEW, settings_of
 from calibrate.serving_table import Row, ServingTable
 from perfmodel.errors import InputError, PerfmodelError
 from perfmodel.serving.arrivals import ClosedLoop, Demand
-from perfmodel.serving.cluster import Engine
+from perfmodel.serving.engine import Engine
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.serve import Served, Serving, served
 from perfmodel.serving.simulate import simulate_engines

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel.cli.calibrate import Progress, app
-from perfmodel.cli.output import console, print_json, table
+from perfmodel.cli.output import console, figure, print_json, table
 from perfmodel.cli.text import seconds
 from perfmodel.errors import InputError
 from perfmodel.kernels.calibration_file import load_calibrated
@@ -111,9 +111,10 @@ def _kernels(
     return bool(found.failures)
 
 
-def _figures(score: Score) -> dict[str, float]:
+def _figures(own: Score, bare: Score) -> dict[str, float | None]:
     names = ("median", "p90", "bias", "coverage")
-    return {name: round(getattr(score, name), 2) for name in names}
+    figures = {name: figure(getattr(own, name), 4) for name in names}
+    return figures | {"bare_roofline_median": figure(bare.median, 4)}
 
 
 def _record(found: Check) -> dict[str, Any]:
@@ -122,9 +123,8 @@ def _record(found: Check) -> dict[str, Any]:
             {
                 "set": made.name,
                 "rows": made.score.rows,
-                **_figures(made.score),
-                "bare_roofline_median": round(made.bare.median, 2),
-                "factor": round(made.factor, 2),
+                **_figures(made.score, made.bare),
+                "factor": figure(made.factor, 4),
             }
             for made in found.sets
         ],
@@ -173,7 +173,7 @@ def _end_to_end(
             {
                 "steps": [_step_record(step) for step in steps],
                 "scores": {
-                    name: {"rows": own.rows, **_figures(own), "bare_roofline_median": bare.median}
+                    name: {"rows": own.rows, **_figures(own, bare)}
                     for name, (own, bare) in phases.items()
                 },
             }
@@ -220,3 +220,5 @@ def _show_steps(steps: list[StepCheck], phases: dict[str, tuple[Score, Score]]) 
                 f"{name}: {own.rows} steps over 5 ms: median error {own.median:.1f} %, 90th "
                 f"percentile {own.p90:.1f} %; bare roofline {bare.median:.1f} %", highlight=False,
             )  # fmt: skip
+        else:
+            out.print(f"{name}: no step over 5 ms, none scored", highlight=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,11 @@ def print_json(record: Mapping[str, Any]) -> None:
     """One JSON object on stdout, nothing else."""
     json.dump(record, sys.stdout, indent=2, allow_nan=False)
     sys.stdout.write("\n")
+
+
+def figure(value: float, digits: int = 5) -> float | None:
+    """A number for JSON to ``digits`` significant digits; None where there is none (NaN)."""
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:

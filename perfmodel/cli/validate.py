@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel.cli.lazy import HELP
-from perfmodel.cli.output import console, print_json, table
+from perfmodel.cli.output import console, figure, print_json, table
 from perfmodel.cli.text import whole
 from perfmodel.errors import InputError
 from perfmodel.kernels.choice import Choice, choose_calibration
@@ -114,10 +113,6 @@ def _draw(validations: list[Validation], path: Path) -> None:
     draw(validations, path)
 
 
-def _number(value: float) -> float | None:
-    return float(f"{value:.5g}") if math.isfinite(value) else None
-
-
 def _merged(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total: Counter[str] = Counter()
     for count in counts:
@@ -154,7 +149,7 @@ def _score_record(found: RegimeScore) -> dict[str, Any]:
     errors = {
         "median": s.median, "mean": s.mean, "p90": s.p90, "bias": s.bias, "coverage": s.coverage,
     }  # fmt: skip
-    numbers = {name: _number(value) for name, value in errors.items()}
+    numbers = {name: figure(value) for name, value in errors.items()}
     return named | {"source": found.source, "rows": s.rows} | numbers
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel.cli.calibrate import Progress
-from perfmodel.cli.output import console, print_json, table
+from perfmodel.cli.output import console, figure, print_json, table
 from perfmodel.cli.text import whole
 from perfmodel.cli.validate import app
 from perfmodel.errors import InputError
@@ -89,12 +88,8 @@ def _reasons(check: ServingCheck) -> dict[str, int]:
     return dict(Counter(p.reason for p in check.predicted if p.reason))
 
 
-def _number(value: float) -> float | None:
-    return float(f"{value:.4g}") if math.isfinite(value) else None
-
-
 def _errors(score: Score) -> dict[str, Any]:
-    numbers = {name: _number(getattr(score, name)) for name in ("median", "p90", "bias")}
+    numbers = {name: figure(getattr(score, name), 4) for name in ("median", "p90", "bias")}
     return {"rows": score.rows, **numbers}
 
 

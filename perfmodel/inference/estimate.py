@@ -11,10 +11,9 @@ import numpy as np
 from perfmodel.errors import InputError
 from perfmodel.inference.dequantise import dequantise_notes
 from perfmodel.inference.engine_kernels import EngineDevice, clocks
-from perfmodel.inference.execution import Started, how_started, kernels_of, launch_notes
-from perfmodel.inference.kv_checks import kv_notes
-from perfmodel.inference.layout import layout_notes
+from perfmodel.inference.execution import Started, how_started, kernels_of
 from perfmodel.inference.memory import Memory, memory_use
+from perfmodel.inference.notes import estimate_notes
 from perfmodel.inference.phase import Cost, Device, Launches, PhaseCost, join
 from perfmodel.inference.pipeline import bubble_share, decode_phase, decode_total, prefill_phase
 from perfmodel.inference.plan import Plan, make_plan
@@ -145,39 +144,6 @@ class Estimate:
         return ends[name]
 
 
-def _warnings(
-    model: Model,
-    workload: Workload,
-    plan: Plan,
-    memory: Memory,
-    bubbles: dict[str, Quantity],
-) -> tuple[str, ...]:
-    notes = [*plan.notes, *launch_notes(plan, workload)]
-    longest = int(np.max(np.asarray(workload.prompt + workload.output)))
-    if model.max_positions is not None and longest > model.max_positions:
-        notes.append(
-            f"{longest:,} tokens exceed the {model.max_positions:,} that {model.name} was made for"
-        )
-    budget = plan.limits.max_num_batched_tokens
-    new = plan.replica_sequences(workload) * workload.new_tokens
-    if workload.prefill_chunk is None and np.any(np.asarray(new) > budget):
-        notes.append(
-            f"prefill is priced as one pass; {plan.engine.name} takes at most {budget} tokens a "
-            "step, and --prefill-chunk prices such steps"
-        )
-    verified = (1 + plan.drafted) * plan.replica_sequences(workload)
-    if plan.draft is not None and np.any(np.asarray(verified) > budget):
-        notes.append(
-            f"verification is priced as one step; {plan.engine.name} takes at most {budget} tokens "
-            "a step, drafted ones included"
-        )
-    notes += layout_notes(plan.deployment, bubbles)
-    notes += kv_notes(plan.deployment, plan.engine.name)
-    if not np.all(memory.fits):
-        notes.append("what doesn't fit can't be run, whatever its times")
-    return tuple(notes)
-
-
 def _ridge_point(plan: Plan, device: DeviceModel) -> float:
     return device.peak(plan.formats.main.arithmetic) / device.hardware.memory_bandwidth
 
@@ -298,7 +264,7 @@ def estimate(
         decode=Phase(step, tokens, how_started(plan, workload, "decode"), ridge),
         decode_total=total,
         memory=memory,
-        warnings=_warnings(model, workload, plan, memory, bubbles) + costs,
+        warnings=estimate_notes(model, workload, plan, memory, bubbles) + costs,
         roofline_only=roofline_only,
         speculation=speculated,
     )

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -123,26 +124,35 @@ def _parts(flight: Flight, plan: Plan) -> list[Part]:
     return [Part(stage, flight.sequences) for stage in range(plan.parallel.pp)]
 
 
+def _phase(
+    priced: Callable[..., PhaseCost],
+    seconds: Callable[[Flight, Quantity, Quantity], Quantity],
+    model: Model,
+    workload: Workload,
+    plan: Plan,
+    device: Device,
+    host: Host | None,
+) -> PhaseCost:
+    """A phase by what prices it, or its part of one stage, and by how stages follow each other."""
+    if plan.deployment.pp_microbatches == 1:
+        return priced(model, workload, plan, device, host)
+    flight = Flight.of(workload, plan)
+    stages = [priced(model, workload, plan, device, host, p) for p in _parts(flight, plan)]
+    return _joined(stages, flight.groups, partial(seconds, flight))
+
+
 def prefill_phase(
     model: Model, workload: Workload, plan: Plan, device: Device, host: Host | None = None
 ) -> PhaseCost:
     """Prefill of the whole batch; with micro-batches, of one GPU of the slowest stage."""
-    if plan.deployment.pp_microbatches == 1:
-        return prefill(model, workload, plan, device, host)
-    flight = Flight.of(workload, plan)
-    stages = [prefill(model, workload, plan, device, host, p) for p in _parts(flight, plan)]
-    return _joined(stages, flight.groups, flight.prefill_s)
+    return _phase(prefill, Flight.prefill_s, model, workload, plan, device, host)
 
 
 def decode_phase(
     model: Model, workload: Workload, plan: Plan, device: Device, host: Host | None = None
 ) -> PhaseCost:
     """One decode step of every sequence at the mean context, as `prefill_phase`."""
-    if plan.deployment.pp_microbatches == 1:
-        return decode_step(model, workload, plan, device, host)
-    flight = Flight.of(workload, plan)
-    stages = [decode_step(model, workload, plan, device, host, p) for p in _parts(flight, plan)]
-    return _joined(stages, flight.groups, flight.decode_s)
+    return _phase(decode_step, Flight.decode_s, model, workload, plan, device, host)
 
 
 def decode_total(

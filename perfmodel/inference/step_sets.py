@@ -17,7 +17,7 @@ from perfmodel.operators.context import Step
 from perfmodel.operators.quantity import Array, Quantity
 from perfmodel.operators.record import Operator, Phase
 from perfmodel.operators.sharding import stage_layers
-from perfmodel.operators.step import body_operators, head_operators, step_operators
+from perfmodel.operators.step import body_operators, head_operators
 from perfmodel.specs.engine_timing import Host
 from perfmodel.specs.model import Model
 
@@ -113,15 +113,8 @@ def operators_of(
     model: Model, step: Step, plan: Plan, part: Part | None = None
 ) -> tuple[Operator, ...]:
     """The operators of a whole step of a replica, the head's too, or a part's share of them."""
-    return step_operators(
-        model,
-        step,
-        plan.formats,
-        plan.parallel,
-        fused_attention=plan.deployment.attention != "unfused",
-        stage=None if part is None else part.stage,
-        fusion=plan.deployment.fusion,
-    )
+    body = body_of(model, step, plan, part)
+    return body + head_of(model, step, plan) if part is None or part.is_last(plan) else body
 
 
 def price(

@@ -94,11 +94,6 @@ class Calibration(Spec):
         return self.families.of(operator).spread
 
 
-def is_collective(operator: Operator) -> bool:
-    """Whether an operator is priced by the links."""
-    return isinstance(operator, Collective)
-
-
 @lru_cache(maxsize=32)
 def load_calibration(path: Path | None = None) -> Calibration:
     """Read a calibration file; without a path the generic one, whose values are assumed.
@@ -108,6 +103,3 @@ def load_calibration(path: Path | None = None) -> Calibration:
     """
     file = path or Path(str(hardware_dir())) / "calibrations" / "generic.yaml"
     return Calibration.parse(read_yaml(file), str(file))
-
-
-ROOF = FamilyEfficiency(compute=1.0, memory=1.0, spread=1.0)

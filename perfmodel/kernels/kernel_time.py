@@ -8,10 +8,17 @@ from typing import Any, Literal
 import numpy as np
 
 from perfmodel.operators.quantity import Quantity, maximum, where
+from perfmodel.units import MICROSECOND
 
 Bound = Literal["compute", "memory", "network", "launch"]
 QUANTITIES = ("time_s", "low_s", "high_s", "compute_s", "memory_s", "network_s", "roof_s")
 """The fields that a kernel's size decides."""
+
+LATENCY_BOUND = 3.0
+"""A measured kernel that takes longer than so many roofs is limited by neither arithmetic nor
+memory, but by its start and its latencies: it counts as launch-bound."""
+LATENCY_S = 50 * MICROSECOND
+"""No start takes longer: a slower kernel far above its roof is a poor kernel, not a latency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +80,9 @@ def slower(first: KernelTime, second: KernelTime) -> KernelTime:
     }
     latency = [k.launch_s if k.latency_s is None else k.latency_s for k in (first, second)]
     return replace(first, **taken, latency_s=where(behind, latency[1], latency[0]))
+
+
+def latency(time: Quantity, roof: Quantity) -> Quantity:
+    """The part of a measured time that is start and latencies: none near the roof."""
+    far = np.asarray(time) > LATENCY_BOUND * roof
+    return where(far, np.minimum(time, LATENCY_S), 0.0)

@@ -21,20 +21,14 @@ from perfmodel.kernels.flash import Flash
 from perfmodel.kernels.flash_time import flash_time
 from perfmodel.kernels.forms.base import Chip, Shapes
 from perfmodel.kernels.forms.gemm_stack import block_kernel
-from perfmodel.kernels.kernel_time import KernelTime
+from perfmodel.kernels.kernel_time import KernelTime, latency
 from perfmodel.kernels.network import Network
 from perfmodel.kernels.requests import Request, flat_shapes, request_of, variant
 from perfmodel.kernels.widening import Ends, Parts, bounded, is_wide, own_ends
-from perfmodel.operators.quantity import Array, Quantity, as_quantity, maximum, where
+from perfmodel.operators.quantity import Array, Quantity, as_quantity, maximum
 from perfmodel.operators.record import Attention, Collective, Elementwise, Operator
 from perfmodel.specs.hardware import Hardware
 from perfmodel.units import MICROSECOND
-
-LATENCY_BOUND = 3.0
-"""A measured kernel that takes longer than so many roofs is limited by neither arithmetic nor
-memory, but by its start and its latencies: it counts as launch-bound."""
-LATENCY_S = 50 * MICROSECOND
-"""No start takes longer: a slower kernel far above its roof is a poor kernel, not a latency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +244,7 @@ class DeviceModel:
             launch_s=extra,
             roof_s=roof,
             source=self.choice.origin,
-            latency_s=where(
-                np.asarray(time) > LATENCY_BOUND * roof,
-                np.minimum(time, LATENCY_S),
-                0.0,
-            ),
+            latency_s=latency(time, roof),
             launches=starts,
             saves_s=starts * alone,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from perfmodel.operators.communication import compressed
@@ -61,6 +61,12 @@ class Step:
         """Tokens whose logits are computed."""
         own = self.sequences * self.logits
         return own if not self.beside else sum((part.logit_rows for part in self.beside), own)
+
+
+def of_part(operators: Iterable[Operator]) -> Iterator[Operator]:
+    """``operators`` as those of one part of the step."""
+    for operator in operators:
+        yield replace(operator, per_part=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from perfmodel.operators.cache import index_token_bytes, recent_bytes, token_bytes
-from perfmodel.operators.context import HALF, Context
+from perfmodel.operators.context import HALF, Context, of_part
 from perfmodel.operators.context_parallel import shared_attention
 from perfmodel.operators.masks import (
     branched,
@@ -108,7 +108,7 @@ def attention_operators(a: Attention, c: Context) -> Iterator[Operator]:
     sink_bytes = c.vectors(weights["sinks"]) if a.sinks else 0.0
     for part in c.parts():
         scores = _scores(a, part, sink_bytes)
-        yield from shared_attention(scores, part, scores.key_bytes)
+        yield from of_part(shared_attention(scores, part, scores.key_bytes))
     out_width = a.heads * a.value_dim
     if a.output_gate:
         yield from c.gated("output_gate", out_width, weights["o_proj"])
@@ -154,6 +154,7 @@ def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iter
             name="indexer.scores",
             count=c.count,
             arithmetic=c.formats.base_arithmetic,
+            per_part=True,
             phase=part.phase,
             sequences=part.sequences,
             queries=part.new,
@@ -256,8 +257,8 @@ def latent_operators(a: LatentAttention, c: Context) -> Iterator[Operator]:
     absorbed = [p for p in c.step.parts if p.phase == "decode" or a.indexer is not None]
     if absorbed:
         together = replace(absorbed[0], beside=tuple(absorbed[1:]))
-        yield from _absorbed(a, replace(c, step=together))
+        yield from of_part(_absorbed(a, replace(c, step=together)))
     for part in c.parts():
         if part.step.phase == "prefill" and a.indexer is None:
-            yield from _expanded(a, weights, part)
+            yield from of_part(_expanded(a, weights, part))
     yield from c.linear(weights["o_proj"], after="kernel")

@@ -24,6 +24,9 @@ class Operator(ABC):
     """Weights read, scales included."""
     weight_format: str = "bf16"
     """The weights' number format."""
+    per_part: bool = False
+    """Runs for one of the groups of sequences in a step (`context.Step.beside`), and sizes follow
+    from that group's; others run once over the tokens of all."""
 
     @property
     @abstractmethod

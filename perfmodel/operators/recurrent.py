@@ -38,6 +38,7 @@ def _recurrence(
             count=c.count,
             arithmetic=c.formats.base_arithmetic,
             weight_bytes=weights,
+            per_part=True,
             sequences=part.sequences,
             queries=part.new,
             states_kept=part.new if part.phase == "decode" else 1,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.serving.mean_field import Asked, Bounds
+from perfmodel.serving.asked import Asked, Bounds
 from perfmodel.serving.pricing import Array
 
 

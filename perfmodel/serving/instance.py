@@ -12,6 +12,7 @@ from math import ceil, inf
 
 from perfmodel.serving.batch import Batch
 from perfmodel.serving.blocks import Blocks
+from perfmodel.serving.fill import fill_step
 from perfmodel.serving.kv_cache import KvCache
 from perfmodel.serving.policy import Policy
 from perfmodel.serving.prefix_cache import PrefixCache
@@ -62,9 +63,9 @@ class Instance:
         """Sequences whose prompts are computed in part."""
         self.running = self.batch.running
         """Decoding sequences by number, in the order in which they began."""
-        self._mixes = policy.prefill == "mixed"
-        self._drains = policy.prefill == "drained"
-        self._filling = True
+        self.mixes = policy.prefill == "mixed"
+        self.drains = policy.prefill == "drained"
+        self.filling = True
         """A batch that is run until it has drained still takes sequences in."""
         self._spare = 0 if times.tokens_per_step == 1 else ceil(times.tokens_per_step) + 1
 
@@ -100,12 +101,6 @@ class Instance:
             steps = self._steps_that_fit(steps)
         return self.clock + steps * self.times.decode(batch.slots, batch.context)
 
-    def cached_tokens(self, sequence: Sequence) -> int:
-        """Tokens of a prompt that are in the prefix cache now; for a router."""
-        if self.prefixes is None:
-            return 0
-        return self.prefixes.match(sequence).blocks * self.blocks.block
-
     def submit(self, sequence: Sequence, now: float) -> None:
         """Queue one sequence, as `submit_all` does."""
         self.submit_all([sequence], now)
@@ -135,87 +130,10 @@ class Instance:
         if self.prefixes is not None:
             self.prefixes.make_room(self.batch.tokens_after(1))
         if self.waiting or self.prefilling:
-            work = self._fill_step()
+            work = fill_step(self)
             if work:
                 return self._prefill_step(work)
         return self._decode(limit) if self.running else []
-
-    # What a step computes
-
-    def _fill_step(self) -> Work:
-        """The prompts' tokens of the next step; nothing where it only decodes."""
-        if self._drains and not self._filling:
-            return []
-        budget, batch = self.budget, self.batch
-        if self._mixes:
-            budget -= batch.slots * self.times.width
-        work: Work = []
-        while self.prefilling and budget > 0:
-            sequence = self.prefilling[0]
-            size = min(sequence.to_prefill, budget)
-            work.append((sequence, size))
-            budget -= size
-            if size < sequence.to_prefill:
-                return work
-            self.prefilling.popleft()
-            if self.prefixes is not None:
-                self.prefixes.computed(sequence)
-        places = self.max_num_seqs - batch.slots - len(self.prefilling) - len(work)
-        if self.waiting and budget > 0 and places > 0:
-            self._admit(work, budget, places)
-        return work
-
-    def _admit(self, work: Work, budget: int, places: int) -> None:
-        """Add waiting prompts to a step, in order, while tokens, places and blocks last."""
-        cache, waiting = self.cache, self.waiting
-        free = cache.free(self.batch, work)
-        while waiting and budget > 0 and places > 0:
-            sequence = waiting[0]
-            size = sequence.to_prefill
-            match = None
-            if self.prefixes is not None and size == sequence.prompt + sequence.generated:
-                match = self.prefixes.match(sequence)
-                size -= match.blocks * self.blocks.block
-            if size > budget and self._waits_for_step(sequence, work):
-                break
-            taken = cache.take(sequence, free, match)
-            if taken < 0:
-                break
-            waiting.popleft()
-            free -= taken
-            places -= 1
-            if sequence.admitted_s < 0:
-                sequence.admitted_s = self.clock
-                sequence.hit_tokens = sequence.prompt - size if match is not None else 0
-            if 0 < size <= budget and self.prefixes is None:
-                work.append((sequence, size))
-                budget -= size
-            elif size:
-                budget -= self._start(sequence, size, budget, work)
-            else:  # its cache was computed before, here or elsewhere
-                last = sequence.last_s if sequence.last_s >= 0 else sequence.first_s
-                self.batch.begin([sequence], last)
-            if self.prefixes is not None:
-                self.prefixes.make_room(self.batch.tokens_after(1))
-
-    def _waits_for_step(self, sequence: Sequence, work: Work) -> bool:
-        """Whether a prompt that this step can't hold waits for one that does; some never could."""
-        if self.policy.chunked:
-            return False
-        beside = self._mixes and self.batch.slots > 0
-        return bool(work) or (beside and sequence.to_prefill <= self.budget)
-
-    def _start(self, sequence: Sequence, size: int, budget: int, work: Work) -> int:
-        """Put a prompt's first tokens into a step; how many they are."""
-        if size > budget and self.policy.chunked:
-            size = budget
-            self.prefilling.append(sequence)
-        elif self.prefixes is not None:
-            self.prefixes.computed(sequence)
-        work.append((sequence, size))
-        return size
-
-    # What a step changes
 
     def _prefill_step(self, work: Work) -> list[Sequence]:
         batch = self.batch
@@ -231,7 +149,7 @@ class Instance:
             if size == left:
                 ended.append(sequence)
         begun = self.clock
-        mixed = self._mixes and bool(self.running)
+        mixed = self.mixes and bool(self.running)
         slots, context = (batch.slots, batch.context) if mixed else (0, 0.0)
         seconds = self.times.mixed(slots, context, chunks, len(ended))
         self.clock = start + seconds
@@ -267,7 +185,7 @@ class Instance:
         """
         times, batch = self.times, self.batch
         slots, context = batch.slots, batch.context
-        self._filling = False
+        self.filling = False
         steps = batch.due[0] - batch.steps
         if self.blocks.growing and steps > 1:
             steps = self._steps_that_fit(steps)
@@ -315,7 +233,7 @@ class Instance:
         if done:
             self.cache.release(self.batch.leavers(done))
             if not self.running:
-                self._filling = True
+                self.filling = True
         return done
 
     def _preempt(self) -> None:

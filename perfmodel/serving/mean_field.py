@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.serving.blocks import Blocks
-from perfmodel.serving.policy import Policy
+from perfmodel.serving.asked import Asked, Bounds
 from perfmodel.serving.pricing import Array
 from perfmodel.serving.prompt_steps import PromptSteps, arriving, meeting, steps_to_first
 from perfmodel.serving.step_arrays import ArraySteps
@@ -26,40 +25,6 @@ away to prompts, and is taken back. The simulator gives 0.76 to 0.92 for outputs
 four times the prompt (docs/mean-field.md): it depends on how prompts fill the gap of an end."""
 HALVINGS = 26
 """Of the interval that a steady state lies in: to 1e-8 of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked, one entry for each setting."""
-
-    prompt: Array
-    """Mean tokens of a prompt."""
-    output: Array
-    """Mean tokens that are generated."""
-    prompts: Array
-    """Prompts at even quantiles, over their mean; the same for all settings."""
-    outputs: Array
-    """Outputs likewise."""
-
-    @property
-    def uneven(self) -> float:
-        """E[O²]/E[O]²: 1 for equal outputs."""
-        return float(np.mean(self.outputs**2))
-
-    @property
-    def context(self) -> Array:
-        """Mean cached tokens of a decoding sequence: long outputs decode for longer."""
-        return np.asarray(self.prompt + np.maximum(self.output * self.uneven / 2 - 1, 0.0))
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What an engine holds at most."""
-
-    policy: Policy
-    max_num_seqs: int
-    budget: int
-    blocks: Blocks
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.serving.admission import held, kv_share
-from perfmodel.serving.mean_field import Asked, Bounds, MeanField
+from perfmodel.serving.asked import Asked, Bounds
+from perfmodel.serving.mean_field import MeanField
 from perfmodel.serving.pricing import Array
 from perfmodel.serving.steady import State
 from perfmodel.serving.step_arrays import ArraySteps

@@ -37,11 +37,6 @@ from perfmodel.specs.model import Model
 
 Array = NDArray[np.float64]
 
-PER_PART = frozenset(
-    {"attention", "recurrence", "indexer.scores", "absorb_q", "absorb_v", "kv_b_proj"}
-)
-"""Operators that run once for the decoding sequences and once for the prompts of a step."""
-
 
 @dataclass(frozen=True, slots=True)
 class Pricer:
@@ -63,6 +58,11 @@ class Pricer:
         if self.plan.deployment.pp_microbatches > 1:
             raise InputError(
                 "--pp-microbatches: under load one batch passes the stages in turn; leave it out"
+            )
+        if self.plan.parallel.cp > 1:
+            raise InputError(
+                f"--cp: {self.plan.parallel.cp} ranks split each prompt, which steps under load "
+                "aren't priced with; use --tp, or leave it out"
             )
 
     @property
@@ -98,7 +98,7 @@ class Pricer:
 
     def _body(self, step: Step, *, per_part: bool) -> Iterable[Operator]:
         operators = body_of(self.model, step, self.plan)
-        return (o for o in operators if (o.name in PER_PART) == per_part)
+        return (o for o in operators if o.per_part == per_part)
 
     def shared(self, tokens: Quantity, decoding: Quantity = 0) -> tuple[Quantity, Quantity]:
         """What runs once over ``tokens``, and the part of it that is exchanges.
@@ -126,6 +126,12 @@ class Pricer:
         """Final norm, head and sampling of ``rows`` tokens."""
         operators = head_of(self.model, Step("decode", rows, 1, 1), self.plan)
         return _seconds(operators, self._device(decoding))
+
+    def fixed(self, sequences: Quantity) -> Quantity:
+        """A decode step of ``sequences``, the host's time too, but for what their contexts add."""
+        tokens = sequences * self.width
+        body = self.exposed(*self.shared(tokens, sequences))
+        return body + self.head(tokens, sequences) + self.serial_s(sequences)
 
     def decoding(self, sequences: Quantity, cached: Quantity) -> Quantity:
         """Attention and recurrences of ``sequences`` with ``cached`` tokens each, and drafting."""

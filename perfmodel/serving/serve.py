@@ -12,7 +12,7 @@ from perfmodel.inference.plan import Plan, make_plan
 from perfmodel.operators.cache import kv_bytes_per_token, state_bytes_per_sequence
 from perfmodel.serving.arrivals import Demand
 from perfmodel.serving.blocks import Blocks
-from perfmodel.serving.cluster import Engine, Transfer
+from perfmodel.serving.engine import Engine, Transfer
 from perfmodel.serving.kv_room import kv_room
 from perfmodel.serving.lockstep import LockstepSteps
 from perfmodel.serving.policy import Policy, policy_named, policy_of

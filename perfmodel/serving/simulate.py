@@ -8,7 +8,8 @@ from time import perf_counter
 
 from perfmodel.errors import InputError
 from perfmodel.serving.arrivals import Demand
-from perfmodel.serving.cluster import Cluster, Engine, Transfer, serve_alone
+from perfmodel.serving.cluster import Cluster, serve_alone
+from perfmodel.serving.engine import Engine, Transfer
 from perfmodel.serving.recorder import Ended, Recorder, Watch
 from perfmodel.serving.results import Pool, Simulation
 from perfmodel.serving.router import router_named

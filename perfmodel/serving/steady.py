@@ -8,12 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.serving.admission import admitted, kv_share
-from perfmodel.serving.mean_field import (
-    Asked,
-    Bounds,
-    MeanField,
-    decode_steps,
-)
+from perfmodel.serving.asked import Asked, Bounds
+from perfmodel.serving.mean_field import MeanField, decode_steps
 from perfmodel.serving.pricing import Array
 from perfmodel.serving.step_arrays import ArraySteps
 

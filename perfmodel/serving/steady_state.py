@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
 from perfmodel.serving.arrivals import DEFAULT_OUTPUT, DEFAULT_PROMPT
+from perfmodel.serving.asked import Asked, Bounds
 from perfmodel.serving.lengths import Lengths
-from perfmodel.serving.mean_field import Asked, Bounds
 from perfmodel.serving.open_loop import open_loop
 from perfmodel.serving.pricing import Array
 from perfmodel.serving.serve import LONGEST, Served, Serving, served
@@ -111,14 +111,13 @@ def steady_state(  # noqa: PLR0913  (what is asked, one by one)
             means that share no spread.
         output: tokens that are generated, likewise.
         deployment: parallel layout, formats and engine settings.
-        serving: scheduler; prefix caching and disaggregation aren't covered.
+        serving: scheduler; prefix caching, pools and a warm-up are refused.
         requests_per_user: of the benchmark that ``bench_ttft_s`` describes; 0 leaves it out.
 
     Raises:
         InputError: one line that names what is wrong, and what would do.
     """
-    serving = serving or Serving()
-    case = served(model, hardware, deployment, serving)
+    case = served(model, hardware, deployment, _covered(serving or Serving()))
     return steady_state_of(
         FastEngine.of(case),
         concurrency=concurrency,
@@ -127,6 +126,18 @@ def steady_state(  # noqa: PLR0913  (what is asked, one by one)
         output=output,
         requests_per_user=requests_per_user,
     )
+
+
+def _covered(serving: Serving) -> Serving:
+    """Refuse what only a simulation knows."""
+    for field, stated in (
+        ("prefix_caching", bool(serving.prefix_caching)),
+        ("disaggregate", serving.disaggregate is not None),
+        ("warmup", serving.warmup > 0),
+    ):
+        if stated:
+            raise InputError(f"{field}: a steady state isn't known with it; simulate instead")
+    return serving
 
 
 def steady_state_of(

@@ -145,18 +145,12 @@ class PricedArrays:
         self.width = pricer.width
         self._stated = 1 + (pricer.stated_draft or 0.0)
         self._decoding = Plane(pricer.decoding, grid(longest, NODES_PER_OCTAVE, SHORT_STRIDE))
-        self._fixed = Line(self._fixed_s)
+        self._fixed = Line(pricer.fixed)
         self._shared = Line(lambda tokens: pricer.exposed(*pricer.shared(tokens)))
         self._head = Line(pricer.head, at_zero=0.0)
         self._serial = Line(pricer.serial_s)
         self._floor_s = pricer.floor_s
         self._issued_from, self._issue_s = pricer.issued_ahead()
-
-    def _fixed_s(self, sequences: Array) -> object:
-        tokens = sequences * self.width
-        pricer = self._pricer
-        whole = pricer.exposed(*pricer.shared(tokens, sequences))
-        return whole + pricer.head(tokens, sequences) + pricer.serial_s(sequences)
 
     def decode(self, sequences: Array, each: Array) -> Array:
         """A step that decodes."""

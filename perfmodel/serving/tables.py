@@ -176,12 +176,7 @@ class TabulatedSteps:
         values = self._fixed.get(block)
         if values is None:
             counts = _block(block)
-            tokens = counts * self.width
-            whole = self._pricer.exposed(*self._pricer.shared(tokens, counts))
-            host = self._pricer.serial_s(counts)
-            values = self._fixed[block] = _listed(
-                whole + self._pricer.head(tokens, counts) + host, counts
-            )
+            values = self._fixed[block] = _listed(self._pricer.fixed(counts), counts)
         return values[place]
 
     def decode(self, sequences: int, context: float) -> float:

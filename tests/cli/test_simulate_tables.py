@@ -10,7 +10,7 @@ from perfmodel.cli.request_rows import request_rows
 from perfmodel.cli.simulate_tables import definition_lines, simulation_tables
 from perfmodel.errors import InputError
 from perfmodel.serving.arrivals import ClosedLoop, Demand
-from perfmodel.serving.cluster import Transfer
+from perfmodel.serving.engine import Transfer
 from perfmodel.serving.results import DEFINITIONS, LATENCIES
 from perfmodel.serving.simulate import Disaggregation, simulate_engines
 from reports.timeline import draw_timeline

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfmodel.errors import InputError
-from perfmodel.inference.estimate import Estimate, estimate
+from perfmodel.inference.estimate import Estimate
 from perfmodel.inference.memory import memory_use
 from perfmodel.inference.pipeline import BUBBLE_ROW, Flight, bubble_share
 from perfmodel.inference.plan import make_plan
@@ -18,19 +17,9 @@ from perfmodel.inference.step_sets import Part
 from perfmodel.inference.steps import decode_step, prefill
 from perfmodel.kernels.timing import DeviceModel
 from perfmodel.specs.deployment import Deployment
-from perfmodel.specs.hardware import load_hardware
 from perfmodel.specs.workload import Workload
+from tests.inference.parallel_case import H100, run
 from tests.operators.support import model
-
-H100 = load_hardware("h100-sxm")
-
-
-def run(name: str, workload: Workload, roof: bool = True, **deployment: Any) -> Any:
-    """An estimate at the roof (quick, and without host time), unless said otherwise."""
-    return estimate(model(name), H100, workload, Deployment(**deployment), roofline_only=roof)
-
-
-# --- pipelines ---------------------------------------------------------------------------------
 
 
 def simulated(stages: list[float], units: int, in_flight: int) -> float:
@@ -115,9 +104,6 @@ def test_micro_batches_speed_up_a_compute_bound_prefill_and_never_beat_the_stage
     assert many.ttft_s >= one.ttft_s / pp
 
 
-# --- hidden exchanges --------------------------------------------------------------------------
-
-
 def exchanged(result: Estimate) -> Any:
     """Seconds of a decode step's exchanges, and of the rest."""
     rows = result.decode.cost.operators
@@ -151,9 +137,6 @@ def test_more_overlap_is_never_slower(case, a, b, batch, roof):
         low, high = more.interval(quantity)
         assert low <= getattr(more, quantity) <= high
     assert more.prefill.cost.total.roof_s <= more.ttft_s * (1 + 1e-12)
-
-
-# --- caches that ranks share or copy -----------------------------------------------------------
 
 
 def kv_per_token(name: str, tokens: int = 200_000, **deployment: Any) -> Any:
@@ -235,9 +218,6 @@ def test_a_long_prompt_is_prefilled_sooner_on_more_ranks():
     assert run("llama-3.1-8b", load, cp=4).plan.parallel.gpus == 4
 
 
-# --- skew --------------------------------------------------------------------------------------
-
-
 @settings(max_examples=12, deadline=None)
 @given(st.floats(0, 2), st.floats(0, 2), st.integers(1, 4))
 def test_skew_slows_a_step_whose_experts_are_all_busy(a, b, scale):
@@ -266,79 +246,3 @@ def test_fewer_experts_are_read_where_few_are_popular():
     assert "experts.down_proj" in rows[1]  # the measured kernel prices the busiest rank's load
     names = ("experts.gate_up_proj", "experts.down_proj")
     assert all(rows[1][n].cost.time_s < rows[0][n].cost.time_s for n in names)
-
-
-# --- limits, arrays, refusals ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["llama-3.1-8b", "qwen3-30b-a3b"])
-def test_ones_and_zeros_are_the_plain_case(name):
-    load = Workload(batch=4, prompt=300, output=5)
-    plain = run(name, load, roof=False)
-    same = run(
-        name, load, roof=False, tp=1, pp=1, ep=1, dp=1, cp=1, dcp=1, pp_microbatches=1,
-        expert_skew=0.0, comm_overlap=0.0, gpus_per_node=8, sequence_parallel=True,
-    )  # fmt: skip
-    assert same.prefill.cost == plain.prefill.cost
-    assert same.decode_total == plain.decode_total
-    assert same.memory == plain.memory
-
-
-@pytest.mark.parametrize(
-    ("name", "layout"),
-    [
-        ("llama-3.1-8b", {"pp": 4, "pp_microbatches": 3, "tp": 2}),
-        ("nemotron-nano-9b-v2", {"pp": 3, "pp_microbatches": 2}),
-        ("deepseek-v2-lite", {"tp": 2, "cp": 2, "comm_overlap": 0.4, "sequence_parallel": True}),
-        ("deepseek-v2-lite", {"tp": 8, "dcp": 4, "gpus_per_node": 4}),
-        ("qwen3-30b-a3b", {"tp": 2, "dp": 2, "ep": 4, "expert_skew": 0.7, "comm_overlap": 1.0}),
-    ],
-)
-def test_arrays_are_estimated_as_their_numbers(name, layout):
-    batches, prompts = np.array([[6.0], [40.0]]), np.array([64.0, 3000.0])
-    together = run(
-        name, Workload(batch=batches, prompt=prompts, output=6, prefill_chunk=1000), False, **layout
-    )
-    for i, batch in enumerate((6, 40)):
-        for j, prompt in enumerate((64, 3000)):
-            load = Workload(batch=batch, prompt=prompt, output=6, prefill_chunk=1000)
-            alone = run(name, load, roof=False, **layout)
-            for quantity in ("ttft_s", "tpot_s", "total_s"):
-                many = getattr(together, quantity)[i, j]
-                assert many == pytest.approx(getattr(alone, quantity), rel=1e-9)
-            kv = np.broadcast_to(together.memory.kv_bytes, (2, 2))[i, j]
-            assert kv == alone.memory.kv_bytes
-
-
-@pytest.mark.parametrize(
-    ("name", "load", "layout", "named"),
-    [
-        ("llama-3.1-8b", {}, {"pp_microbatches": 2}, "--pp-microbatches: 2"),
-        ("llama-3.1-8b", {"batch": 3}, {"pp": 2, "pp_microbatches": 4}, "use at most 3"),
-        ("qwen3-next-80b-a3b", {}, {"cp": 2}, "recurrent"),
-        ("deepseek-v3.2", {}, {"cp": 2}, "--cp"),
-        ("deepseek-v3.2", {}, {"tp": 8, "dcp": 2}, "--dcp"),
-        ("mamba-codestral-7b", {}, {"dcp": 2}, "no KV cache"),
-        ("llama-3.1-8b", {}, {"tp": 8, "dcp": 2}, "--dcp may be 1"),
-        ("llama-3.1-70b", {}, {"tp": 32, "dcp": 3}, "--dcp may be 1, 2, 4"),
-        ("llama-3.1-8b", {"prompt": 3}, {"cp": 4}, "use at most 3"),
-        ("llama-3.1-8b", {}, {"expert_skew": 1.0}, "no experts"),
-    ],
-)
-def test_layouts_that_cannot_be(name, load, layout, named):
-    with pytest.raises(InputError) as error:
-        make_plan(model(name), H100, Workload(**load), Deployment(**layout))
-    assert named in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"comm_overlap": 1.1}, {"comm_overlap": "x"}, {"expert_skew": -0.1}, {"cp": 0},
-     {"gpus_per_node": 0}, {"comm_overlap": float("nan")}, {"sequence_parallel": 1}],
-    ids=str,
-)  # fmt: skip
-def test_settings_that_cannot_be(fields):
-    with pytest.raises(InputError) as error:
-        Deployment(**fields)
-    assert "\n" not in str(error.value)

@@ -20,8 +20,8 @@ from perfmodel.kernels.calibration_file import (
 )
 from perfmodel.kernels.choice import available, choose_calibration
 from perfmodel.kernels.forms.routing import UNIFORM, with_load
-from perfmodel.kernels.kernel_time import bound_times
-from perfmodel.kernels.timing import LATENCY_S, DeviceModel
+from perfmodel.kernels.kernel_time import LATENCY_S, bound_times
+from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.context import Step
 from perfmodel.operators.record import Collective, Elementwise, Gemm
 from perfmodel.operators.sharding import Parallel

@@ -7,7 +7,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop, SharedPrefix, Trace
-from perfmodel.serving.cluster import Transfer
+from perfmodel.serving.engine import Transfer
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.simulate import Disaggregation, simulate_engines
 from perfmodel.serving.trace import read_trace

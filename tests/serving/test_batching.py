@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.serving.arrivals import Demand, Trace
-from perfmodel.serving.cluster import Transfer
+from perfmodel.serving.engine import Transfer
 from perfmodel.serving.simulate import Disaggregation, simulate_engines
 from tests.serving.toy import ToyTimes, engine
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop, SharedPrefix, Trace
-from perfmodel.serving.cluster import Cluster, Transfer
+from perfmodel.serving.cluster import Cluster
+from perfmodel.serving.engine import Transfer
 from perfmodel.serving.policy import POLICIES
 from perfmodel.serving.recorder import Recorder
 from perfmodel.serving.results import simulation_record

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop
-from perfmodel.serving.cluster import Transfer
+from perfmodel.serving.engine import Transfer
 from perfmodel.serving.policy import POLICIES
 from perfmodel.serving.simulate import Disaggregation, simulate_engines
 from tests.serving.toy import REAL, ToyTimes, engine, lengths

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.serving.blocks import Blocks
-from perfmodel.serving.cluster import Engine
+from perfmodel.serving.engine import Engine
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.policy import POLICIES
 from perfmodel.serving.step_times import Chunk

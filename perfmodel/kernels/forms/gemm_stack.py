@@ -34,7 +34,6 @@ FORMATS = {
     "nvfp4": Format("fp4", 0.5 + 1 / 16, 0.5 + 1 / 16, quantises_input=True),
 }
 """By the names of the measured tables."""
-BLOCK_KERNELS = ("flashinfer", "deepgemm", "cutlass", "triton")
 
 
 def gemm_form(dtype: str, hardware: Hardware) -> GemmForm:

@@ -4,45 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfmodel import Deployment, Speculation, Workload, estimate
+from perfmodel import Speculation, Workload
 from perfmodel.inference.estimate import Estimate
-from perfmodel.inference.speculation.best import parts_of, with_tree
 from perfmodel.inference.speculation.rounds import Rounds
-from perfmodel.inference.steps import mean_context
 from perfmodel.operators.context import Step
 from perfmodel.operators.record import Attention, GroupedGemm, Recurrence
 from perfmodel.operators.step import step_operators
 from perfmodel.specs.loading import load_model
-
-CASE = Workload(batch=4, prompt=300, output=40)
-
-
-def run(
-    speculation: Speculation | None, model: str = "llama-3.1-8b", case: Workload = CASE, tp: int = 1
-) -> Estimate:
-    deployment = Deployment(stack="generic", tp=tp, speculation=speculation)
-    return estimate(model, "h100-sxm", case, deployment)
-
-
-def ngram(tokens: int = 4, acceptance: float = 0.6) -> Speculation:
-    return Speculation(method="ngram", tokens=tokens, acceptance=acceptance)
-
-
-METHODS = {
-    "draft": Speculation(method="draft", draft_model="llama-3.2-1b", tokens=3, acceptance=0.7),
-    "eagle": Speculation(method="eagle", tree=(3, 2, 1), acceptance=0.7),
-    "medusa": Speculation(method="medusa", tree=(4, 2), acceptance=0.6),
-    "ngram": ngram(),
-    "lookahead": Speculation(method="lookahead", tree=(5, 1, 1), acceptance=0.3),
-}
-
-
-# --- operators: what a tree and a chain count -------------------------------------------------
+from tests.inference.speculation.rounds_case import METHODS, ngram, run
 
 
 def mask_pairs(parents: list[int], cached: int, window: int | None) -> int:
@@ -93,9 +66,6 @@ def test_each_verified_token_of_a_recurrent_layer_keeps_its_state():
              if isinstance(o, Recurrence)]  # fmt: skip
     assert all(o.cache_bytes == (1 + 3) * o.state_bytes * 2 for o in found)
     assert found
-
-
-# --- limits -----------------------------------------------------------------------------------
 
 
 def test_no_drafted_tokens_is_plain_decoding_exactly():
@@ -168,9 +138,6 @@ def test_a_stated_cost_prices_a_round_alone():
     assert answer.break_even_batch is None
 
 
-# --- memory -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("method", "weights"),
     [
@@ -210,9 +177,6 @@ def test_more_drafted_tokens_never_leave_room_for_more_sequences(tokens, prompt)
     assert more <= fewer <= run(None, case=case).memory.max_sequences
 
 
-# --- signs ------------------------------------------------------------------------------------
-
-
 @settings(max_examples=12, deadline=None)
 @given(
     st.sampled_from(sorted(METHODS)), st.floats(0, 1), st.floats(0, 1), st.sampled_from([1, 16, 64])
@@ -245,102 +209,3 @@ def test_verification_is_never_cheaper_at_a_larger_batch_or_with_more_tokens(
 def rounds_of(result: Estimate) -> Rounds:
     assert result.speculation is not None
     return result.speculation.rounds
-
-
-# --- best setting and break-even ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("batch", [1, 96])
-@pytest.mark.parametrize("method", ["draft", "ngram", "eagle"])
-def test_the_best_chain_is_the_best_of_all_tried_one_by_one(method, batch):
-    case = Workload(batch=batch, prompt=300, output=40)
-    drafted_by = METHODS[method].draft_model
-    answers = []
-    for tokens in range(17):
-        asked = Speculation(
-            method=METHODS[method].method, draft_model=drafted_by, tokens=tokens, acceptance=0.7
-        )
-        answer = run(asked, case=case).speculation
-        assert answer is not None
-        answers.append(answer)
-    speedups = [float(answer.speedup) for answer in answers]
-    best = answers[4].best  # asked for four, tries up to 16
-    assert best.tokens == int(np.argmax(speedups))
-    assert best.speedup == pytest.approx(max(speedups), rel=1e-9)
-
-
-def test_the_best_tree_is_the_best_of_its_parts():
-    asked = Speculation(method="eagle", tree=(4, 2, 1), acceptance=0.6)
-    case = Workload(batch=24, prompt=300, output=40)
-    whole = run(asked, case=case).speculation
-    assert whole is not None
-    gains = {}
-    for tree in parts_of((4, 2, 1)):
-        answer = run(with_tree(asked, tree), case=case).speculation
-        assert answer is not None
-        gains[tree] = answer.speedup
-    assert whole.best.tree == max(gains, key=lambda tree: gains[tree])
-    assert whole.best.speedup == pytest.approx(max(gains.values()), rel=1e-9)
-
-
-def test_rates_by_depth_bound_the_best_chain():
-    asked = Speculation(method="ngram", tokens=3, acceptance=(0.9, 0.9, 0.0))
-    answer = run(asked).speculation
-    assert answer is not None
-    assert answer.best.tokens == 2  # the third is never accepted
-
-
-@pytest.mark.parametrize("dp", [1, 2])
-def test_the_break_even_is_the_first_batch_that_does_not_pay(dp):
-    deployment = Deployment(stack="generic", dp=dp, speculation=ngram(6, 0.3))
-    result = estimate("llama-3.1-8b", "h100-sxm", Workload(batch=2, prompt=200), deployment)
-    answer = result.speculation
-    assert answer is not None
-    _, cached = mean_context(result.workload, result.plan)
-    batches = np.arange(1.0, 200.0)
-    plain = answer.rounds.plain(batches, cached).total.time_s
-    paid = answer.expected_tokens * plain > answer.rounds.cost(batches, cached).total.time_s
-    replica = 1 + int(np.argmin(paid))
-    assert not paid.all()
-    assert answer.break_even_batch == (replica - 1) * dp + 1
-
-
-def test_where_every_batch_that_fits_pays_there_is_no_break_even():
-    answer = run(ngram(1, 1.0), case=Workload(prompt=8000, output=64)).speculation
-    assert answer is not None
-    assert np.isnan(answer.break_even_batch)
-
-
-# --- arrays -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", ["eagle", "draft"])
-def test_arrays_are_the_loop_over_their_elements(method):
-    batches, prompts = np.array([1, 40]), np.array([[100], [5000]])
-    whole = run(METHODS[method], case=Workload(batch=batches, prompt=prompts, output=20))
-    answer = whole.speculation
-    assert answer is not None
-    for i in range(2):
-        for j in range(2):
-            case = Workload(batch=int(batches[j]), prompt=int(prompts[i, 0]), output=20)
-            one = run(METHODS[method], case=case)
-            assert one.speculation is not None
-            assert np.asarray(whole.tpot_s)[i, j] == pytest.approx(one.tpot_s, rel=1e-9)
-            assert np.asarray(answer.speedup)[i, j] == pytest.approx(one.speculation.speedup)
-            assert np.asarray(answer.best.tokens)[i, j] == one.speculation.best.tokens
-            assert np.array_equal(
-                np.asarray(answer.break_even_batch)[i, 0],
-                one.speculation.break_even_batch,
-                equal_nan=True,
-            )
-
-
-def test_logits_of_drafted_tokens_need_room_beyond_the_samplers_own():
-    """vLLM's 1,024 rows of 38.04 B cover 1,024·38.04/(38.04 + 8·7) = 414 sequences of 1 + 7."""
-    below, above = (
-        run(ngram(7), case=Workload(batch=batch, prompt=20, output=4)).memory.activation_bytes
-        for batch in (414, 415)
-    )
-    assert below == run(None).memory.activation_bytes
-    each = (38.04 + 56) * 128_256
-    assert above == pytest.approx(below - 1024 * 38.04 * 128_256 + 415 * each, rel=1e-5)
