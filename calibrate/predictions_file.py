@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from calibrate.whole_file import check_free, write_whole
+from perfmodel.whole_file import check_free, write_whole
 
 
 def write_predictions(output: pd.DataFrame, path: Path, *, force: bool = False) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from calibrate.whole_file import write_whole
+from perfmodel.whole_file import write_whole
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 LEGEND: dict[str, Any] = {"framealpha": 0.85, "edgecolor": "none"}

@@ -155,7 +155,7 @@ def _check_files(csv: Path | None, timeline: Path | None, *, force: bool) -> Non
     """Say before the work that its result couldn't be kept."""
     if csv is None and timeline is None:
         return
-    from calibrate.whole_file import check_free  # noqa: PLC0415  (only where files are asked for)
+    from perfmodel.whole_file import check_free  # noqa: PLC0415  (only where files are asked for)
 
     if csv is not None:
         check_free(csv, (".csv",), force=force)

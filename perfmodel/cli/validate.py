@@ -84,7 +84,7 @@ def _run(
         from calibrate.predictions_file import write_predictions  # noqa: PLC0415
         from calibrate.tables import read_tables  # noqa: PLC0415
         from calibrate.validate import output_of, validate_table  # noqa: PLC0415
-        from calibrate.whole_file import check_free  # noqa: PLC0415
+        from perfmodel.whole_file import check_free  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"{error}: install perfmodel[calibrate]") from None
     out, plot = files

@@ -47,7 +47,7 @@ def serving(
         from calibrate.predictions_file import write_predictions  # noqa: PLC0415
         from calibrate.serving_check import check_serving, output_of  # noqa: PLC0415
         from calibrate.serving_table import read_serving  # noqa: PLC0415
-        from calibrate.whole_file import check_free  # noqa: PLC0415
+        from perfmodel.whole_file import check_free  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"{error.name} is missing: pip install 'perfmodel[calibrate]'") from None
     if out is not None:

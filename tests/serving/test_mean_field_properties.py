@@ -99,9 +99,7 @@ def test_arrays_are_their_settings():
 
 def test_replicas_share_the_load():
     one = perfmodel.steady_state("llama-3.1-8b", "h100-sxm", rate=2.0)
-    two = perfmodel.steady_state(
-        "llama-3.1-8b", "h100-sxm", rate=4.0, deployment=Deployment(dp=2)
-    )
+    two = perfmodel.steady_state("llama-3.1-8b", "h100-sxm", rate=4.0, deployment=Deployment(dp=2))
     assert two.ttft_s == pytest.approx(one.ttft_s)
     assert (two.requests_per_s, two.gpus) == (pytest.approx(4.0), 2)
 
