@@ -130,13 +130,24 @@ class Pricer:
     def fixed(self, sequences: Quantity) -> Quantity:
         """A decode step of ``sequences``, the host's time too, but for what their contexts add."""
         tokens = sequences * self.width
-        body = self.exposed(*self.shared(tokens, sequences))
+        body = self.exposed(*self.shared(tokens, sequences)) + self._launching(sequences)
         return body + self.head(tokens, sequences) + self.serial_s(sequences)
 
+    def _launching(self, sequences: Quantity) -> Quantity:
+        """What launches one by one add to `decoding` where a decode step outgrows the graphs."""
+        device = self._device(sequences)
+        if device is self.device:
+            return 0.0
+        operators = list(self._body(self._decode(sequences, 1), per_part=True))
+        return _seconds(operators, device) - _seconds(operators, self.device)
+
     def decoding(self, sequences: Quantity, cached: Quantity) -> Quantity:
-        """Attention and recurrences of ``sequences`` with ``cached`` tokens each, and drafting."""
+        """Attention and recurrences of ``sequences`` with ``cached`` tokens each, and drafting.
+
+        As in a graph, or behind a chunk whose kernels cover the launches.
+        """
         step = self._decode(sequences, cached)
-        seconds = _seconds(self._body(step, per_part=True), self._device(sequences))
+        seconds = _seconds(self._body(step, per_part=True), self.device)
         draft = self.plan.draft
         if draft is None or self.stated_draft is not None:
             return seconds
