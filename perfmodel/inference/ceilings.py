@@ -1,0 +1,212 @@
+"""The roofs of a device: what its datasheet promises, and the most that its kernels reach of it.
+
+An attainable rate is the best that priced kernels reach over a ladder of sizes: square products
+for arithmetic; for device memory one-row products, which read each weight once, and attention of
+one new token over a long cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from perfmodel.inference.phase import Device
+from perfmodel.inference.plan import Plan
+from perfmodel.kernels.forms.attention_decode import AttentionDecode
+from perfmodel.kernels.timing import DeviceModel
+from perfmodel.operators.format_bytes import Product, matrix_bytes
+from perfmodel.operators.record import Attention, Gemm, Operator
+from perfmodel.specs.formats import FORMATS, Arithmetic
+from perfmodel.specs.hardware import Hardware
+
+Kind = Literal["compute", "memory"]
+DEVICE_MEMORY = "device memory"
+L2 = "L2"
+SIZES = tuple(2**power for power in range(9, 16))
+"""Sides of the ladder's products: beyond 32,768 no kernel gets faster."""
+NATIVE: dict[Arithmetic, str] = {
+    "fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "int8": "int8", "fp4": "nvfp4",
+}  # fmt: skip
+"""The plainest number format that each multiply-add takes."""
+SEQUENCES, CONTEXT, HEADS, KV_HEADS, WIDTH = 128, 8192, 32, 8, 128
+"""The decode attention of the ladder: 4.3 GB of a 16-bit cache, far beyond any L2."""
+L2_SET = "attention_decode.bf16"
+"""The set whose L2 bandwidth is drawn: reading a cache again is all that its kernel does. A
+product's parameter of that name is a rate of tiles that share what they load: no bandwidth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attained:
+    """The most that kernels reach of a ceiling, with its 90 % interval; FLOP/s or bytes/s."""
+
+    rate: float
+    low: float
+    high: float
+    source: str
+    """``fitted``, ``transferred`` or ``assumed``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """A limit of a device: of one multiply-add in FLOP/s, or of one memory level in bytes/s."""
+
+    kind: Kind
+    name: str
+    """An arithmetic such as ``bf16``, or ``device memory`` or ``L2``."""
+    datasheet: float | None
+    """Dense peak; None where no datasheet states it."""
+    attained: Attained | None
+    """None where only the datasheet is asked for, or nothing uses the ceiling."""
+    used: bool
+    """Whether operators of the case compute in this arithmetic, or read this memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ridge:
+    """Where a multiply-add's roof meets a memory level's."""
+
+    arithmetic: str
+    level: str
+    of: Literal["datasheet", "attainable"]
+    flops_per_byte: float
+    flops_per_s: float
+
+
+def ridges(ceilings: Iterable[Ceiling]) -> tuple[Ridge, ...]:
+    """The ridge points of every multiply-add in use with every memory level."""
+    found = []
+    computes = [c for c in ceilings if c.kind == "compute" and c.used]
+    levels = [c for c in ceilings if c.kind == "memory"]
+    for compute in computes:
+        for level in levels:
+            if compute.datasheet is not None and level.datasheet is not None:
+                found.append(_ridge(compute, level, compute.datasheet, level.datasheet))
+            if compute.attained is not None and level.attained is not None:
+                rates = compute.attained.rate, level.attained.rate
+                found.append(_ridge(compute, level, *rates, of="attainable"))
+    return tuple(found)
+
+
+def _ridge(
+    compute: Ceiling,
+    level: Ceiling,
+    flops_per_s: float,
+    bytes_per_s: float,
+    of: Literal["datasheet", "attainable"] = "datasheet",
+) -> Ridge:
+    return Ridge(compute.name, level.name, of, flops_per_s / bytes_per_s, flops_per_s)
+
+
+def ceilings_of(
+    device: DeviceModel, runs: Device, plan: Plan, used: Sequence[str]
+) -> tuple[Ceiling, ...]:
+    """A device's ceilings: its matrix formats, device memory, and L2 where its rate is fitted.
+
+    Args:
+        device: the datasheet's peaks, and the calibration.
+        runs: what prices kernels: the device, or the device under an engine's kernels.
+        plan: formats of the deployment.
+        used: arithmetics that operators of the case compute in.
+    """
+    priced = device.calibration is not None
+    out = []
+    for arithmetic in _drawn(device.hardware, used):
+        product = _product(plan, arithmetic)
+        squares = [_gemm(product, side, side) for side in SIZES]
+        best = _best(runs, squares, "compute") if priced and arithmetic in used else None
+        peak = device.peak(arithmetic)
+        out.append(Ceiling("compute", arithmetic, peak, best, arithmetic in used))
+    reads: list[Operator] = [_decode_attention(plan)]
+    reads += [_gemm(_product(plan, a), 1, side) for a in used if a in NATIVE for side in SIZES]
+    best = _best(runs, reads, "memory") if priced else None
+    bandwidth = device.hardware.memory_bandwidth
+    out.append(Ceiling("memory", DEVICE_MEMORY, bandwidth, best, used=True))
+    cached = l2_rate(device)
+    if cached is not None:
+        out.append(Ceiling("memory", L2, None, cached, used=False))
+    return tuple(out)
+
+
+def _drawn(hardware: Hardware, used: Sequence[str]) -> list[Arithmetic]:
+    """Arithmetics in use, then the narrower ones that the chip has; ascending peaks."""
+    names: list[Arithmetic] = [a for a in NATIVE if a in used]
+    names += [a for a in ("fp8", "int8", "fp4") if a not in used and hardware.peak(a) is not None]
+    return sorted(names, key=lambda name: hardware.peak(name) or 0.0)
+
+
+def _product(plan: Plan, arithmetic: str) -> Product:
+    """The deployment's own format where it computes so, else the plainest of the arithmetic."""
+    main = plan.formats.main
+    if main.arithmetic == arithmetic:
+        return main
+    name: Arithmetic = next(a for a in NATIVE if a == arithmetic)
+    native = FORMATS[NATIVE[name]]
+    return Product(native, native, name)
+
+
+def _gemm(product: Product, rows: int, side: int) -> Gemm:
+    return Gemm(
+        name="ladder",
+        m=rows,
+        n=side,
+        k=side,
+        arithmetic=product.arithmetic,
+        weight_format=product.stored.name,
+        weight_bytes=matrix_bytes(product.stored, side, side),
+        input_bytes_per_element=product.input_bytes,
+    )
+
+
+def _decode_attention(plan: Plan) -> Attention:
+    return Attention(
+        name="ladder",
+        phase="decode",
+        arithmetic=plan.formats.base_arithmetic,
+        sequences=SEQUENCES,
+        queries=1,
+        keys=CONTEXT,
+        pairs=CONTEXT,
+        context=CONTEXT,
+        heads=HEADS,
+        kv_heads=KV_HEADS,
+        qk_dim=WIDTH,
+        value_dim=WIDTH,
+        key_bytes=2 * 2 * KV_HEADS * WIDTH,
+    )
+
+
+def _best(runs: Device, ladder: Iterable[Operator], kind: Kind) -> Attained:
+    """The fastest rung, in FLOP/s or bytes/s."""
+    rungs = []
+    for operator in ladder:
+        kernel = runs.time(operator)
+        work = float(operator.flops if kind == "compute" else operator.bytes)
+        rungs.append(
+            Attained(
+                rate=work / float(kernel.time_s),
+                low=work / float(kernel.high_s),
+                high=work / float(kernel.low_s),
+                source=kernel.source,
+            )
+        )
+    return max(rungs, key=lambda rung: rung.rate)
+
+
+def l2_rate(device: DeviceModel) -> Attained | None:
+    """Bytes/s of L2 as fitted on this device's decode attention; None where nothing says it.
+
+    The form's ``l2`` is L2's bandwidth over the one that it reaches of device memory. Another
+    device's ratio says nothing, and one at the edge of what the fit allows wasn't found.
+    """
+    if device.choice is None or device.choice.origin != "fitted":
+        return None
+    found = device.choice.calibrated.sets.get(L2_SET)
+    if found is None or not isinstance(found.kernels.form, AttentionDecode):
+        return None
+    values = found.kernels.values
+    limits = next(p for p in found.kernels.form.parameters if p.name == "l2")
+    if not limits.low * 1.01 < values["l2"] < limits.high / 1.01:
+        return None
+    rate = values["l2"] * values["em"] * device.hardware.memory_bandwidth
+    return Attained(rate, rate, rate, "fitted")
