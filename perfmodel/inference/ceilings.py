@@ -13,7 +13,6 @@ from typing import Literal
 
 from perfmodel.inference.phase import Device
 from perfmodel.inference.plan import Plan
-from perfmodel.kernels.forms.attention_decode import AttentionDecode
 from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.format_bytes import Product, matrix_bytes
 from perfmodel.operators.record import Attention, Gemm, Operator
@@ -23,6 +22,7 @@ from perfmodel.specs.hardware import Hardware
 Kind = Literal["compute", "memory"]
 DEVICE_MEMORY = "device memory"
 L2 = "L2"
+MEASURED = "measured"
 SIZES = tuple(2**power for power in range(9, 16))
 """Sides of the ladder's products: beyond 32,768 no kernel gets faster."""
 NATIVE: dict[Arithmetic, str] = {
@@ -31,9 +31,6 @@ NATIVE: dict[Arithmetic, str] = {
 """The plainest number format that each multiply-add takes."""
 SEQUENCES, CONTEXT, HEADS, KV_HEADS, WIDTH = 128, 8192, 32, 8, 128
 """The decode attention of the ladder: 4.3 GB of a 16-bit cache, far beyond any L2."""
-L2_SET = "attention_decode.bf16"
-"""The set whose L2 bandwidth is drawn: reading a cache again is all that its kernel does. A
-product's parameter of that name is a rate of tiles that share what they load: no bandwidth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ class Attained:
     low: float
     high: float
     source: str
-    """``fitted``, ``transferred`` or ``assumed``."""
+    """``fitted``, ``transferred`` or ``assumed``; ``measured`` where the profile says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +98,10 @@ def _ridge(
 def ceilings_of(
     device: DeviceModel, runs: Device, plan: Plan, used: Sequence[str]
 ) -> tuple[Ceiling, ...]:
-    """A device's ceilings: its matrix formats, device memory, and L2 where its rate is fitted.
+    """A device's ceilings: its matrix formats, device memory, and L2 where its rate is known.
+
+    The calibrations' own L2 parameters are no bandwidths: attention's is what one kernel got of
+    it, a product's that of tiles that share what they load. The profile's is a read benchmark's.
 
     Args:
         device: the datasheet's peaks, and the calibration.
@@ -122,9 +122,9 @@ def ceilings_of(
     best = _best(runs, reads, "memory") if priced else None
     bandwidth = device.hardware.memory_bandwidth
     out.append(Ceiling("memory", DEVICE_MEMORY, bandwidth, best, used=True))
-    cached = l2_rate(device)
+    cached = device.hardware.l2_bandwidth
     if cached is not None:
-        out.append(Ceiling("memory", L2, None, cached, used=False))
+        out.append(Ceiling("memory", L2, None, Attained(cached, cached, cached, MEASURED), False))
     return tuple(out)
 
 
@@ -191,22 +191,3 @@ def _best(runs: Device, ladder: Iterable[Operator], kind: Kind) -> Attained:
             )
         )
     return max(rungs, key=lambda rung: rung.rate)
-
-
-def l2_rate(device: DeviceModel) -> Attained | None:
-    """Bytes/s of L2 as fitted on this device's decode attention; None where nothing says it.
-
-    The form's ``l2`` is L2's bandwidth over the one that it reaches of device memory. Another
-    device's ratio says nothing, and one at the edge of what the fit allows wasn't found.
-    """
-    if device.choice is None or device.choice.origin != "fitted":
-        return None
-    found = device.choice.calibrated.sets.get(L2_SET)
-    if found is None or not isinstance(found.kernels.form, AttentionDecode):
-        return None
-    values = found.kernels.values
-    limits = next(p for p in found.kernels.form.parameters if p.name == "l2")
-    if not limits.low * 1.01 < values["l2"] < limits.high / 1.01:
-        return None
-    rate = values["l2"] * values["em"] * device.hardware.memory_bandwidth
-    return Attained(rate, rate, rate, "fitted")
