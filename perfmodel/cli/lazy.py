@@ -15,6 +15,7 @@ HELP = {"help_option_names": ["-h", "--help"]}
 COMMANDS = {
     "estimate": "Latency, throughput and memory of one deployment, and what limits them.",
     "advise": "What each optimisation gains on one deployment: ranked, with its price.",
+    "report": "One self-contained HTML page: the answer, pictures, tables, sources.",
     "simulate": "What users see under load: latencies, queueing and throughput over time.",
     "calibrate": "Measure kernels on a device and fit their models: run.",
     "models": "Models that perfmodel knows: list, show.",

@@ -63,11 +63,12 @@ def curves(grid: Grid, *, uncertain: bool) -> tuple[tuple[Curve, ...], Columns]:
     columns: Columns = {}
     for asked in LATENCIES:
         values = grid.values(attrgetter(asked.name))
-        shown = values[grid.fits() & np.isfinite(values)]
-        if shown.size and _several(grid, asked.over):
-            low, high = grid.interval(asked.name) if uncertain else (values, values)
+        ends = grid.interval(asked.name) if uncertain else (values, values)
+        there = grid.fits() & np.isfinite(values)
+        if there.any() and _several(grid, asked.over):
+            shown = np.concatenate([end[there] for end in ends])
             made.append(_latency(grid, asked, shown, band=uncertain))
-            columns |= _drawn(grid, made[-1], values, (low, high), grid.fits())
+            columns |= _drawn(grid, made[-1], values, ends, grid.fits())
     if _several(grid, MEMORY.over):
         made.append(_memory(grid))
         taken = grid.values(attrgetter("memory.required_bytes")) / GIB
@@ -102,7 +103,7 @@ def _tokens(stop: int) -> str:
 
 def _latency(grid: Grid, asked: Asked, shown: Values, *, band: bool) -> Curve:
     x, x_ticks = _x(grid, asked.over)
-    y = Axis(*widened(shown, by=1.3), BOTTOM, TOP)
+    y = Axis(*widened(shown), BOTTOM, TOP)
     return Curve(
         asked.name, asked.title, asked.over, x, y, x_ticks, y.ticks(asked.unit), band, None
     )

@@ -129,7 +129,12 @@ def said_columns(grid: Grid, columns: Columns, *, cost: bool) -> Columns:
         if cost:
             parts.append(f"{columns['cost'][setting]} USD per million output tokens")
         said.append(f"{case}{'; '.join(parts)}.")
-    return {"said": said, "case": [_case(grid, setting) for setting in range(grid.size)]}
+    short = [
+        "" if fits else f"doesn’t fit, it needs {needed} per GPU"
+        for fits, needed in zip(grid.fits(), columns["required"], strict=True)
+    ]
+    cases = [_case(grid, setting) for setting in range(grid.size)]
+    return {"said": said, "case": cases, "misfit": short}
 
 
 def _case(grid: Grid, setting: int) -> str:

@@ -118,6 +118,4 @@ def _errors(file: CalibrationFile) -> Iterator[KernelError]:
     for name, found in file.sets.items():
         error = found.errors.get("all")
         if error is not None:
-            yield KernelError(
-                name, found.rows, error.rows, error.median, error.p90, error.coverage
-            )
+            yield KernelError(name, found.rows, error.rows, error.median, error.p90, error.coverage)

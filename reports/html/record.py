@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import perfmodel
@@ -24,6 +25,8 @@ class Report:
     """The command line that makes the report again; empty where Python made it."""
     version: str
     """Of perfmodel."""
+    remedy: str = ""
+    """What would do where the case doesn't fit."""
     plan: Plan | None = None
     """A capacity plan that the page shows too."""
 
@@ -34,8 +37,20 @@ class Report:
         return next(part.roofline for part in self.grid.parts if part.prompt == prompt)
 
 
-def make_report(case: Case, *, command: str = "", plan: Plan | None = None) -> Report:
+def make_report(
+    case: Case,
+    *,
+    command: str = "",
+    remedy: Callable[[Estimate], str | None] | None = None,
+    plan: Plan | None = None,
+) -> Report:
     """Compute what a page shows of one deployment.
+
+    Args:
+        case: what is asked.
+        command: the command line that makes the report again.
+        remedy: says of an answer that doesn't fit what would do.
+        plan: a capacity plan to show beside it.
 
     Raises:
         InputError: as `perfmodel.estimate`.
@@ -48,5 +63,6 @@ def make_report(case: Case, *, command: str = "", plan: Plan | None = None) -> R
         provenance=provenance(case, answer),
         command=command,
         version=perfmodel.__version__,
+        remedy="" if remedy is None else remedy(answer) or "",
         plan=plan,
     )
