@@ -9,19 +9,18 @@ from reports.html.provenance import CalibrationUse
 from reports.html.record import Report
 
 
-def headline(columns: Columns, asked: int, answer: Estimate) -> str:
-    """The answer in a sentence or two."""
+def headline(columns: Columns, asked: int, answer: Estimate, remedy: str) -> str:
+    """The answer in a sentence or two; ``remedy`` says already what would fit, or nothing."""
     now = {name: column[asked] for name, column in columns.items()}
     capacity = f"{answer.memory.capacity_bytes / 2**30:,.2f} GiB"
     if now["fits"] == "no":
-        most = now["max_sequences"]
-        rest = (
-            f"At this length at most {most} sequences fit, at this batch a context of "
-            f"{now['max_context']}."
-            if most != "0"
-            else "At this length not even one sequence fits."
-        )
-        return f"It doesn’t fit: {now['required']} are needed per GPU, of {capacity}. {rest}"
+        head = f"It doesn’t fit: {now['required']} are needed per GPU, of {capacity}."
+        if remedy:
+            return head
+        most, longest = now["max_sequences"], now["max_context"]
+        if most == "0":
+            return f"{head} At this length not even one sequence fits."
+        return f"{head} At this length {most} sequences fit, at this batch a context of {longest}."
     first = f"It fits. The first token comes after {now['ttft_s']}"
     if now["tpot_s"] == NONE:
         return f"{first}; {now['prefill_limit']} limits it."

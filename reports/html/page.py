@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from reports.html.record import Report
 from reports.html.view import PageView, page_view
 
 HERE = Path(__file__).parent
+UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|µs|GiB|MiB|%|tokens|sequences)\b|%)")
+"""The space before a unit."""
 UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "'": "\\u0027"}
 """Characters that could end a script element, or open one."""
 
@@ -101,7 +104,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters["moved"] = moved
+    made.filters |= {"moved": moved, "tied": tied}
     return made
 
 
@@ -113,3 +116,12 @@ def moved(place: str) -> str:
     """
     x, y, scale = place.split(" ")
     return f"translate({x} {y}) scale({scale})"
+
+
+def tied(text: str) -> str:
+    """A sentence whose units don't leave their numbers at the end of a line.
+
+    >>> tied("after 352 ms, then")
+    'after 352\\xa0ms, then'
+    """
+    return UNIT.sub("\N{NO-BREAK SPACE}", text)

@@ -15,7 +15,7 @@ from perfmodel.text import digits, si
 from reports.html.geometry import path
 from reports.html.plane import LETTER, Plane
 
-CROWDED = 0.02
+CROWDED = 0.06
 """Part of all marks of all settings from which a roof isn't named in the picture."""
 Floats = NDArray[np.float64]
 

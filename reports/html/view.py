@@ -65,7 +65,7 @@ def page_view(report: Report) -> PageView:
     answer, grid = report.answer, report.grid
     uncertain = answer.calibration != "datasheet roof"
     columns = figure_columns(grid, uncertain=uncertain)
-    line = headline(columns, grid.asked, answer)
+    line = headline(columns, grid.asked, answer, report.remedy)
     start = _start(grid)
     parts = roof = None
     pictures: tuple[Curve, ...] = ()
