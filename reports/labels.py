@@ -123,6 +123,8 @@ class Page:
         """The cheapest free place for a label, which is taken from then on; None where none is."""
         best: tuple[float, Placed] | None = None
         for number, anchor in enumerate(label.anchors):
+            if label.lines and self._own(label, anchor).any():
+                continue  # the line lies under a mark there
             found = self._around(label, anchor, number * self._point)
             if found is not None and (best is None or found[0] < best[0]):
                 best = found
@@ -182,7 +184,7 @@ class Page:
     def _crossed(self, boxes: NDArray[np.float64]) -> Points:
         """The cost of the lines under each box."""
         under = _count(boxes, self._lines)
-        cost: Points = LINE_COST * self._point * STEP * under
+        cost: Points = np.asarray(LINE_COST * self._point * STEP * under, dtype=np.float64)
         return cost
 
     def _mistaken(

@@ -93,7 +93,7 @@ def _frame(axes: Any, frame: Frame) -> None:
     axes.grid(visible=True, color="0.92", linewidth=0.6)
     axes.axvspan(frame.left, frame.main, color="0.955", zorder=0)
     middle = float(np.sqrt(frame.left * frame.main))
-    axes.annotate("no FLOPs", (middle, 0), (0, -4), xycoords=("data", "axes fraction"),
+    axes.annotate("no FLOPs", (middle, 0), (0, -6), xycoords=("data", "axes fraction"),
                   textcoords="offset points", ha="center", va="top", fontsize=8)  # fmt: skip
 
 
@@ -177,7 +177,8 @@ def _sample(shape: str, colour: str, size: float, label: str, fill: str = "full"
 
 def _label(figure: Any, axes: Any, result: Roofline, scene: Scene) -> None:
     labeller = Labeller(figure, axes)
-    labeller.avoid([line.points for line in scene.lines if line.width],
+    calls = [(point, point) for _, points in scene.measured for point in points]
+    labeller.avoid([line.points for line in scene.lines if line.width] + calls,
                    [(dot.at, dot.size / 2) for dot in scene.dots]
                    + [((corner.x, corner.y), CORNER / 2) for corner in scene.corners])  # fmt: skip
     operators = _operator_texts(labeller, result, scene)
