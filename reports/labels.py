@@ -9,19 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 Points = NDArray[np.float64]
 """(n, 2) pixels."""
-GAPS = (3.0, 8.0, 15.0, 24.0, 36.0, 52.0, 72.0, 100.0, 140.0, 190.0)
+GAPS = (3.0, 5.0, 8.0, 12.0, 17.0, 24.0, 32.0, 42.0, 54.0, 68.0, 85.0, 105.0, 130.0)
 """Distances of a label from its mark that are tried, in points."""
 ANGLES = 24
 LEADER_FROM = 9.0
 """Points of distance from which a line ties a label to its mark."""
-LINE_COST = 1.6
+LINE_COST = 3.0
 """Cost of each point's length of a drawn line under a label, in points of distance."""
+OTHER_COST = 30.0
+"""Cost of standing nearer to another mark than to the own one, in points of distance."""
+OTHER_FROM = 14.0
+"""Points that another mark must be farther away than the own one to cost nothing."""
+CROSSING_COST = 25.0
+"""Cost of each line that a leader crosses, in points of distance."""
 TURN_COST = 6.0
 """Cost of the least liked direction."""
 STEP = 2.0
@@ -62,6 +69,8 @@ class Label:
     """Points that it may stand at; the first is liked best."""
     radius: float = 0.0
     """Of the mark around its anchor."""
+    lines: tuple[int, ...] = ()
+    """The numbers of the lines that it names, where it names those and no mark."""
     toward: float | None = None
     """The direction that it would rather stand in, in degrees from the right, upwards."""
     farthest: float = GAPS[-1]
@@ -79,7 +88,7 @@ class Placed:
 def sample(points: Points, step: float) -> Points:
     """Points along a polyline, about ``step`` apart."""
     pieces = []
-    for start, end in zip(points[:-1], points[1:], strict=True):
+    for start, end in pairwise(points):
         length = float(np.hypot(*(end - start)))
         share = np.linspace(0, 1, max(2, int(length / step) + 1))[:, None]
         pieces.append(start + share * (end - start))
@@ -102,8 +111,11 @@ class Page:
         """
         self._inside = inside
         self._point = point
-        self._taken = [(b.x0, b.y0, b.x1, b.y1) for b in marks]
+        self._labels: list[tuple[float, float, float, float]] = []
+        boxes = [(b.x0, b.y0, b.x1, b.y1) for b in marks]
+        self._marks = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
         every = [sample(line, STEP * point) for line in lines]
+        self._number = np.repeat(np.arange(len(every)), [len(line) for line in every])
         self._lines: Points = np.concatenate(every) if every else np.empty((0, 2))
         self._leaders: Points = np.empty((0, 2))
 
@@ -111,14 +123,16 @@ class Page:
         """The cheapest free place for a label, which is taken from then on; None where none is."""
         best: tuple[float, Placed] | None = None
         for number, anchor in enumerate(label.anchors):
-            found = self._around(label, anchor, number * LINE_COST * self._point)
+            if label.lines and self._own(label, anchor).any():
+                continue  # the line lies under a mark there
+            found = self._around(label, anchor, number * self._point)
             if found is not None and (best is None or found[0] < best[0]):
                 best = found
         if best is None:
             return None
         placed = best[1]
         box = placed.box
-        self._taken.append((box.x0, box.y0, box.x1, box.y1))
+        self._labels.append((box.x0, box.y0, box.x1, box.y1))
         if placed.leader is not None:
             line = sample(np.asarray(placed.leader), STEP * self._point)
             self._leaders = np.concatenate([self._leaders, line])
@@ -132,15 +146,21 @@ class Page:
         gap, angle = (a.ravel() for a in np.meshgrid(gaps, angles, indexing="ij"))
         boxes = self._boxes(label, anchor, gap, angle)
         costs = cost + gap + self._turn(label, angle) + self._crossed(boxes)
+        costs += self._mistaken(label, anchor, boxes, gap)
         costs[~self._free(boxes)] = np.inf
+        best: tuple[float, Placed] | None = None
         for at in np.argsort(costs, kind="stable"):
-            if not np.isfinite(costs[at]):
-                return None
+            so_far = np.inf if best is None else best[0]
+            if not costs[at] < so_far:
+                return best
             box = Box(*boxes[at])
             leader = self._leader(label, anchor, box, float(gap[at]))
-            if leader is None or self._leads(leader, box, label, anchor):
+            if leader is None:
                 return float(costs[at]), Placed(box, leader)
-        return None
+            total = float(costs[at]) + self._crossings(label, leader)
+            if total < so_far and self._leads(leader, label, anchor):
+                best = total, Placed(box, leader)
+        return best
 
     def _boxes(
         self, label: Label, anchor: tuple[float, float], gap: Points, angle: Points
@@ -156,24 +176,50 @@ class Page:
 
     def _turn(self, label: Label, angle: Points) -> Points:
         if label.toward is None:
-            return np.zeros(angle.shape)
-        turned = 1 - np.cos(angle - np.radians(label.toward))
+            return np.zeros(angle.shape, dtype=np.float64)
+        turned = 1 - np.cos(angle - float(np.radians(label.toward)))
         cost: Points = TURN_COST * self._point * turned / 2
         return cost
 
     def _crossed(self, boxes: NDArray[np.float64]) -> Points:
         """The cost of the lines under each box."""
         under = _count(boxes, self._lines)
-        cost: Points = LINE_COST * self._point * STEP * under
+        cost: Points = np.asarray(LINE_COST * self._point * STEP * under, dtype=np.float64)
         return cost
+
+    def _mistaken(
+        self, label: Label, anchor: tuple[float, float], boxes: NDArray[np.float64], gap: Points
+    ) -> Points:
+        """The cost of standing nearer to another mark, or line, which it would seem to name."""
+        if not label.lines:
+            others = self._marks[~self._own(label, anchor)]
+        else:
+            points = self._lines[~np.isin(self._number, label.lines)]
+            others = np.concatenate([points, points], axis=1)
+        if not len(others):
+            return np.zeros(len(boxes))
+        x = np.maximum(others[:, 0] - boxes[:, None, 2], boxes[:, None, 0] - others[:, 2])
+        y = np.maximum(others[:, 1] - boxes[:, None, 3], boxes[:, None, 1] - others[:, 3])
+        nearest = np.hypot(np.maximum(x, 0), np.maximum(y, 0)).min(axis=1)
+        farther = (nearest - gap) / (OTHER_FROM * self._point)
+        cost: Points = OTHER_COST * self._point * np.clip(1 - farther, 0, 1)
+        return cost
+
+    def _own(self, label: Label, anchor: tuple[float, float]) -> NDArray[np.bool_]:
+        """The marks that lie on the label's own."""
+        m = self._marks
+        x = np.maximum(np.maximum(m[:, 0] - anchor[0], anchor[0] - m[:, 2]), 0)
+        y = np.maximum(np.maximum(m[:, 1] - anchor[1], anchor[1] - m[:, 3]), 0)
+        own: NDArray[np.bool_] = np.hypot(x, y) <= label.radius + self._point
+        return own
 
     def _free(self, boxes: NDArray[np.float64]) -> NDArray[np.bool_]:
         i = self._inside
         inside = (boxes[:, 0] >= i.x0) & (boxes[:, 1] >= i.y0)
         inside &= (boxes[:, 2] <= i.x1) & (boxes[:, 3] <= i.y1)
         free: NDArray[np.bool_] = inside & (_count(boxes, self._leaders) == 0)
-        if self._taken:
-            t = np.asarray(self._taken)
+        t = np.concatenate([self._marks, np.asarray(self._labels).reshape(-1, 4)])
+        if len(t):
             across = (boxes[:, None, 0] < t[:, 2]) & (t[:, 0] < boxes[:, None, 2])
             up = (boxes[:, None, 1] < t[:, 3]) & (t[:, 1] < boxes[:, None, 3])
             free &= ~(across & up).any(axis=1)
@@ -192,23 +238,32 @@ class Page:
         start = anchor[0] + x / length * label.radius, anchor[1] + y / length * label.radius
         return start, end
 
+    def _crossings(
+        self, label: Label, leader: tuple[tuple[float, float], tuple[float, float]]
+    ) -> float:
+        """The cost of the lines that a leader crosses, its own apart."""
+        line = sample(np.asarray(leader), STEP * self._point)
+        others = ~np.isin(self._number, label.lines)
+        points, number = self._lines[others], self._number[others]
+        if not len(points):
+            return 0.0
+        near = np.hypot(*(line[:, None, :] - points[None]).transpose(2, 0, 1)).min(axis=0)
+        crossed = np.unique(number[near < STEP * self._point])
+        return CROSSING_COST * self._point * len(crossed)
+
     def _leads(
         self,
         leader: tuple[tuple[float, float], tuple[float, float]],
-        box: Box,
         label: Label,
         anchor: tuple[float, float],
     ) -> bool:
         """Whether a leader crosses no label, mark or other leader on its way."""
         line = sample(np.asarray(leader), STEP * self._point)
-        for x0, y0, x1, y1 in self._taken:
-            inside = (line[:, 0] > x0) & (line[:, 0] < x1) & (line[:, 1] > y0) & (line[:, 1] < y1)
-            # Marks that overlap the label's own can't be avoided.
-            reach = label.radius + STEP * self._point
-            own = Box(x0, y0, x1, y1).nearest(*anchor)
-            near = np.hypot(own[0] - anchor[0], own[1] - anchor[1]) <= reach
-            if inside.any() and not near:
-                return False
+        # Marks that overlap the label's own can't be avoided.
+        others = self._marks[~self._own(label, anchor)]
+        taken = np.concatenate([others, np.asarray(self._labels).reshape(-1, 4)])
+        if _count(taken, line).any():
+            return False
         if len(self._leaders):
             apart = np.hypot(*(line[:, None, :] - self._leaders[None]).transpose(2, 0, 1))
             return bool((apart > STEP * self._point).all())

@@ -1,21 +1,25 @@
 """The roofs of a device: what its datasheet promises, and the most that its kernels reach of it.
 
-An attainable rate is the best that priced kernels reach over a ladder of sizes: square products
-for arithmetic; for device memory one-row products, which read each weight once, and attention of
-one new token over a long cache.
+An attainable rate is the best that priced kernels reach over a ladder of sizes, and in the case
+itself: products for arithmetic; for device memory one-row products, which read each weight once,
+attention of one new token over a long cache, and a copy.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
 
 from perfmodel.inference.phase import Device
 from perfmodel.inference.plan import Plan
 from perfmodel.kernels.timing import DeviceModel
 from perfmodel.operators.format_bytes import Product, matrix_bytes
-from perfmodel.operators.record import Attention, Gemm, Operator
+from perfmodel.operators.quantity import Array
+from perfmodel.operators.record import Attention, Elementwise, Gemm, Operator
 from perfmodel.specs.formats import FORMATS, Arithmetic
 from perfmodel.specs.hardware import Hardware
 
@@ -23,8 +27,8 @@ Kind = Literal["compute", "memory"]
 DEVICE_MEMORY = "device memory"
 L2 = "L2"
 MEASURED = "measured"
-SIZES = tuple(2**power for power in range(9, 16))
-"""Sides of the ladder's products: beyond 32,768 no kernel gets faster."""
+SIZES = tuple(2**power for power in range(10, 16))
+"""Rows, columns and depths of the ladder's products."""
 NATIVE: dict[Arithmetic, str] = {
     "fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "int8": "int8", "fp4": "nvfp4",
 }  # fmt: skip
@@ -96,7 +100,7 @@ def _ridge(
 
 
 def ceilings_of(
-    device: DeviceModel, runs: Device, plan: Plan, used: Sequence[str]
+    device: DeviceModel, runs: Device, plan: Plan, reached: Sequence[tuple[Kind, str, Attained]]
 ) -> tuple[Ceiling, ...]:
     """A device's ceilings: its matrix formats, device memory, and L2 where its rate is known.
 
@@ -107,19 +111,24 @@ def ceilings_of(
         device: the datasheet's peaks, and the calibration.
         runs: what prices kernels: the device, or the device under an engine's kernels.
         plan: formats of the deployment.
-        used: arithmetics that operators of the case compute in.
+        reached: what the case's own operators reach, of each arithmetic in use and of
+            `DEVICE_MEMORY`.
     """
     priced = device.calibration is not None
+    used = list(dict.fromkeys(name for kind, name, _ in reached if kind == "compute"))
     out = []
     for arithmetic in _drawn(device.hardware, used):
-        product = _product(plan, arithmetic)
-        squares = [_gemm(product, side, side) for side in SIZES]
-        best = _best(runs, squares, "compute") if priced and arithmetic in used else None
+        best = None
+        if priced and arithmetic in used:
+            products = _products(_product(plan, arithmetic), np.asarray(SIZES, dtype=np.float64))
+            best = _best(runs, products, "compute", _own(reached, arithmetic))
         peak = device.peak(arithmetic)
         out.append(Ceiling("compute", arithmetic, peak, best, arithmetic in used))
-    reads: list[Operator] = [_decode_attention(plan)]
-    reads += [_gemm(_product(plan, a), 1, side) for a in used if a in NATIVE for side in SIZES]
-    best = _best(runs, reads, "memory") if priced else None
+    reads: list[Operator] = [_decode_attention(plan), _copy()]
+    for name in used:
+        reads += _products(_product(plan, name), np.ones(1))
+    own = _own(reached, DEVICE_MEMORY)
+    best = _best(runs, reads, "memory", own) if priced else None
     bandwidth = device.hardware.memory_bandwidth
     out.append(Ceiling("memory", DEVICE_MEMORY, bandwidth, best, used=True))
     cached = device.hardware.l2_bandwidth
@@ -145,17 +154,30 @@ def _product(plan: Plan, arithmetic: str) -> Product:
     return Product(native, native, name)
 
 
-def _gemm(product: Product, rows: int, side: int) -> Gemm:
-    return Gemm(
-        name="ladder",
-        m=rows,
-        n=side,
-        k=side,
-        arithmetic=product.arithmetic,
-        weight_format=product.stored.name,
-        weight_bytes=matrix_bytes(product.stored, side, side),
-        input_bytes_per_element=product.input_bytes,
-    )
+def _own(reached: Iterable[tuple[Kind, str, Attained]], wanted: str) -> list[Attained]:
+    return [rate for _, name, rate in reached if name == wanted]
+
+
+def _products(product: Product, rows: Array) -> list[Gemm]:
+    """Products of every width and depth, each with all the ``rows``."""
+    return [
+        Gemm(
+            name="ladder",
+            m=rows,
+            n=width,
+            k=depth,
+            arithmetic=product.arithmetic,
+            weight_format=product.stored.name,
+            weight_bytes=matrix_bytes(product.stored, depth, width),
+            input_bytes_per_element=product.input_bytes,
+        )
+        for width, depth in itertools.product(SIZES, SIZES)
+    ]
+
+
+def _copy() -> Elementwise:
+    """Reads and writes 1 GiB each."""
+    return Elementwise(name="copy", tokens=2**17, read_bytes=2.0**13, write_bytes=2.0**13)
 
 
 def _decode_attention(plan: Plan) -> Attention:
@@ -176,18 +198,20 @@ def _decode_attention(plan: Plan) -> Attention:
     )
 
 
-def _best(runs: Device, ladder: Iterable[Operator], kind: Kind) -> Attained:
-    """The fastest rung, in FLOP/s or bytes/s."""
-    rungs = []
+def _best(
+    runs: Device, ladder: Iterable[Operator], kind: Kind, reached: Sequence[Attained]
+) -> Attained:
+    """The fastest of the ladder and of what the case reaches, in FLOP/s or bytes/s."""
+    rungs = list(reached)
     for operator in ladder:
         kernel = runs.time(operator)
-        work = float(operator.flops if kind == "compute" else operator.bytes)
+        rate = np.ravel((operator.flops if kind == "compute" else operator.bytes) / kernel.time_s)
+        at = int(np.argmax(rate))
+        time, low, high = (
+            np.broadcast_to(t, rate.shape)[at] for t in (kernel.time_s, kernel.low_s, kernel.high_s)
+        )
+        best = float(rate[at])
         rungs.append(
-            Attained(
-                rate=work / float(kernel.time_s),
-                low=work / float(kernel.high_s),
-                high=work / float(kernel.low_s),
-                source=kernel.source,
-            )
+            Attained(best, best * float(time / high), best * float(time / low), kernel.source)
         )
     return max(rungs, key=lambda rung: rung.rate)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from perfmodel.errors import InputError
-from perfmodel.inference.ceilings import Ceiling, Ridge, ceilings_of, ridges
+from perfmodel.inference.ceilings import (
+    DEVICE_MEMORY,
+    Attained,
+    Ceiling,
+    Kind,
+    Ridge,
+    ceilings_of,
+    ridges,
+)
 from perfmodel.inference.estimate import Estimate, Phase, estimate, running
 from perfmodel.inference.phase import OperatorCost
 from perfmodel.operators.record import Phase as PhaseName
@@ -191,14 +199,26 @@ def _device(result: Estimate) -> DeviceRoofline:
     size = max(int(np.size(getattr(result.workload, name))) for name in PATHS)
     marks = [*_marks("prefill", result.prefill, size), *_marks("decode", result.decode, size)]
     device, runs, _ = running(result.hardware, result.plan, roofline_only=result.roofline_only)
-    used = dict.fromkeys(mark.arithmetic for mark in marks if mark.on_roof)
     return DeviceRoofline(
         hardware=result.hardware,
         calibration=result.calibration,
-        ceilings=ceilings_of(device, runs, result.plan, tuple(used)),
+        ceilings=ceilings_of(device, runs, result.plan, list(_reached(marks))),
         marks=tuple(marks),
         estimate=result,
     )
+
+
+def _reached(marks: Iterable[Mark]) -> Iterator[tuple[Kind, str, Attained]]:
+    """What operators reach of their arithmetic, and of the device memory."""
+    for mark in marks:
+        if mark.on_roof:
+            yield "compute", mark.arithmetic, _attained(mark, mark.flops)
+        if mark.bytes > 0 and mark.time_s > 0:
+            yield "memory", DEVICE_MEMORY, _attained(mark, mark.bytes)
+
+
+def _attained(mark: Mark, work: float) -> Attained:
+    return Attained(work / mark.time_s, work / mark.high_s, work / mark.low_s, mark.source)
 
 
 def _marks(name: PhaseName, phase: Phase, size: int) -> Iterator[Mark]:

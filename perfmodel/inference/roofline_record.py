@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from perfmodel.inference.ceilings import Ceiling
 from perfmodel.inference.record import plain
-from perfmodel.inference.roofline import DeviceRoofline, Mark, Roofline
+from perfmodel.inference.roofline import DeviceRoofline, Mark, Measured, Roofline
 
 
-def roofline_record(result: Roofline) -> dict[str, Any]:
-    """Roofs, ridge points and operators of every device."""
+def roofline_record(result: Roofline, measured: Sequence[Measured] = ()) -> dict[str, Any]:
+    """Roofs, ridge points and operators of every device; timed calls of the one there is."""
     return {
         "model": result.model.name,
         "workload": result.workload.model_dump(),
         "path": result.path,
         "settings": list(result.settings),
         "devices": [device_record(device) for device in result.devices],
+        "measured": [measured_record(call) for call in measured],
     }
 
 
@@ -74,3 +76,9 @@ def mark_record(mark: Mark) -> dict[str, Any]:
         "bound": mark.bound,
         "source": mark.source,
     }
+
+
+def measured_record(call: Measured) -> dict[str, Any]:
+    """A timed call."""
+    own = {"arithmetic_intensity": call.intensity, "flops_per_s": call.flops_per_s}
+    return asdict(call) | own
