@@ -76,7 +76,7 @@ def linear_ticks(high: float, count: int = 4) -> list[float]:
     """About ``count`` round values from 0 to ``high``.
 
     >>> linear_ticks(95)
-    [0.0, 20.0, 40.0, 60.0, 80.0]
+    [0.0, 25.0, 50.0, 75.0]
     """
     raw = high / count
     power = 10.0 ** math.floor(math.log10(raw))

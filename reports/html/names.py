@@ -15,6 +15,10 @@ from reports.html.plane import LETTER, Plane
 from reports.html.roofs import Corner, Roof
 from reports.labels import Box, Label, Page
 
+TOWARD = {"prefill": 90.0, "decode": 60.0}
+"""Degrees from the right, downwards: there is room under the flat roof and under the slanted."""
+FARTHEST = 54.0
+"""Pixels from its mark beyond which a name is rather left out."""
 LABELLED = 0.02
 """Share of a phase's time from which an operator is named."""
 
@@ -68,8 +72,9 @@ def _placed(
         if track.share(setting) < LABELLED or len(names) == layout.names:
             break
         width = LETTER * layout.text * len(track.name)
-        # Decode stands under the slanted roof, prefill under the flat one: room is below both.
-        label = Label(width, layout.text, ((x, y),), r, 60.0 if track.phase == "decode" else 90.0)
+        label = Label(
+            width, layout.text, ((x, y),), r, toward=TOWARD[track.phase], farthest=FARTHEST
+        )
         spot = page.place(label)
         if spot is not None:
             middle = (spot.box.x0 + spot.box.x1) / 2, (spot.box.y0 + spot.box.y1) / 2

@@ -68,7 +68,8 @@ def _picture(
         corners=tuple(corners_of(device, plane)),
         slots=min(layout.names, len(found)),
     )
-    paths = [pixels_of(plane, line) for line in lines]
+    # What kernels reach runs close beside these: names that keep off them keep off both.
+    paths = [pixels_of(plane, line) for line in lines if line.kind == "datasheet" or line.text]
     names = name_columns(plane, found, picture.roofs, picture.corners, paths, size)
     return picture, _places(plane, found) | names
 
