@@ -55,6 +55,11 @@ class PageView:
     source_tables: tuple[Table, ...]
 
     @property
+    def step(self) -> str:
+        """What decoding repeats: a step, or a round where tokens are drafted."""
+        return "step" if self.report.answer.speculation is None else "round"
+
+    @property
     def asked(self) -> int:
         """The setting that the answer is of."""
         return self.report.grid.asked

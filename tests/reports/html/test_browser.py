@@ -95,6 +95,7 @@ def test_the_marks_move_with_the_sliders(page):
 
 def test_what_does_not_fit_says_so_and_shows_no_times(page):
     slide(page, batch=5)  # 256 sequences of 2,048 tokens; 182 fit
+    assert page.one(".misfit").is_displayed()
     assert "doesn’t fit" in page.text(".misfit")
     assert page.text('#figures [data-text="ttft_s"]') == "–"
     assert not [m for m in page.all(".wide .mark") if m.is_displayed() and m.rect["width"]]
