@@ -11,6 +11,8 @@ from perfmodel.inference.estimate import Estimate
 
 CHARACTERS = 13.5
 """Characters of 8 points to the inch, with room to spare."""
+HEAD, LINE = 0.32, 0.14
+"""Inches of a headline, and of each line below it."""
 
 
 def span(value: object) -> str:
@@ -45,8 +47,12 @@ def lines_of(facts: Iterable[str], most: int) -> str:
     return "\n".join(lines)
 
 
-def title(axes: Any, head: str, facts: str) -> None:
-    """A headline over the axes, and what it holds for in smaller print."""
-    axes.set_title(head + "\n" * (facts.count("\n") + 1), loc="left", fontsize=11)
-    axes.annotate(facts, (0, 1), (0, 4), xycoords="axes fraction", textcoords="offset points",
-                  fontsize=8, color="0.3", annotation_clip=False)  # fmt: skip
+def header(figure: Any, head: str, facts: str) -> None:
+    """A headline over all panels of a figure, and what it holds for in smaller print."""
+    width, height = figure.get_size_inches()
+    tall = HEAD + LINE * (facts.count("\n") + 1) + 0.06
+    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - tall / height))
+    left = 0.1 / width
+    figure.text(left, 1 - 0.07 / height, head, va="top", fontsize=11)
+    figure.text(left, 1 - HEAD / height, facts, va="top", fontsize=8, color="0.3",
+                linespacing=1.2)  # fmt: skip

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from perfmodel.inference.roofline import Measured, Roofline
 from perfmodel.text import percent, si
-from reports.case import case_line, title
+from reports.case import case_line, header
 from reports.figure import LEGEND, save, style
 from reports.labelling import Labeller, Wanted
 from reports.roofline_roofs import DASHES, OTHER, Frame, Line, colour_of
@@ -60,7 +60,7 @@ def roofline_figure(
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     _frame(axes, scene.frame)
-    _title(axes, result, size[0] - 1)
+    _header(figure, result, size[0])
     for line in scene.lines:
         _line(axes, line)
     for number, (family, points) in enumerate(scene.measured):
@@ -102,11 +102,11 @@ def _prefix(value: float) -> str:
     return f"{float(number.replace(',', '')):g} {unit}".rstrip()
 
 
-def _title(axes: Any, result: Roofline, width: float) -> None:
+def _header(figure: Any, result: Roofline, width: float) -> None:
     names = ", ".join(device.hardware.name for device in result.devices)
     single = len(result.devices) == 1
-    case = case_line(result.devices[0].estimate, width, source=single)
-    title(axes, f"{result.model.name} on {names}", case)
+    case = case_line(result.devices[0].estimate, width - 0.2, source=single)
+    header(figure, f"{result.model.name} on {names}: operators under the roof", case)
 
 
 def _line(axes: Any, line: Line) -> None:
@@ -177,8 +177,9 @@ def _sample(shape: str, colour: str, size: float, label: str, fill: str = "full"
 
 def _label(figure: Any, axes: Any, result: Roofline, scene: Scene) -> None:
     labeller = Labeller(figure, axes)
-    calls = [(point, point) for _, points in scene.measured for point in points]
-    labeller.avoid([line.points for line in scene.lines if line.width] + calls,
+    lines: list[Sequence[tuple[float, float]]] = [line.points for line in scene.lines if line.width]
+    lines += [(point, point) for _, points in scene.measured for point in points]
+    labeller.avoid(lines,
                    [(dot.at, dot.size / 2) for dot in scene.dots]
                    + [((corner.x, corner.y), CORNER / 2) for corner in scene.corners])  # fmt: skip
     operators = _operator_texts(labeller, result, scene)

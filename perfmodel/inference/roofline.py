@@ -170,7 +170,7 @@ def roofline(
     if not several:
         raise InputError("hardware: name at least one")
     workload = Workload() if workload is None else workload
-    path = _path(workload)
+    path = path_of(workload)
     settings = getattr(workload, path or "batch")
     devices = []
     for one in several:
@@ -186,7 +186,12 @@ def roofline(
     )
 
 
-def _path(workload: Workload) -> Any:
+def path_of(workload: Workload) -> Any:
+    """The quantity of a workload that has several values; None where all have one.
+
+    Raises:
+        InputError: several do, or one is a table.
+    """
     varied = [name for name in PATHS if np.ndim(getattr(workload, name))]
     if len(varied) > 1:
         raise InputError(f"a path follows one quantity: {' and '.join(varied)} both have several")
