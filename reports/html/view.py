@@ -75,7 +75,7 @@ def page_view(report: Report) -> PageView:
     parts = roof = None
     pictures: tuple[Curve, ...] = ()
     if start is not None:
-        parts = breakdown(grid, start)
+        parts = breakdown(grid)
         roof = roofline_view(grid, report.roofline, start)
         pictures, own = curves(grid, uncertain=uncertain)
         columns |= parts.columns | own | ({} if roof is None else roof.columns)

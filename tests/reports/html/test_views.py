@@ -8,7 +8,8 @@ import pytest
 import perfmodel
 from perfmodel import Workload
 from perfmodel.planning.outcome import usd_per_million_tokens
-from reports.html.breakdown import OTHERS, breakdown
+from perfmodel.text import seconds
+from reports.html.breakdown import breakdown
 from reports.html.curves import curves
 from reports.html.figures import figure_columns
 from reports.html.plane import LETTER
@@ -72,17 +73,26 @@ def test_memory_parts_fill_the_bar_up_to_what_is_needed(view):
 
 def test_breakdown_shares_fill_each_phase():
     grid = llama().grid
-    found = breakdown(grid, grid.asked)
-    assert found.names[0] == "ffn.gate_up_proj"
-    assert found.names[-1] == OTHERS
+    found = breakdown(grid)
     fits = grid.fits()
     for phase in ("prefill", "decode"):
         widths = np.asarray([
             [float(w.removesuffix("%")) for w in found.columns[f"width.{phase}.{n}"]]
-            for n in range(len(found.names))
+            for n, _ in found.groups
         ])  # fmt: skip
         assert widths.sum(axis=0)[fits] == pytest.approx(100, abs=0.05)
         assert not widths.sum(axis=0)[~fits].any()
+
+
+def test_a_group_has_its_operators_time():
+    report = llama()
+    found = breakdown(report.grid)
+    number = next(n for n, group in found.groups if group == "attention")
+    for phase in ("prefill", "decode"):
+        rows = getattr(report.answer, phase).cost.operators
+        spent = next(row.cost.time_s for row in rows if row.name == "attention")
+        shown = found.columns[f"time.{phase}.{number}"][report.grid.asked]
+        assert shown == seconds(spent)
 
 
 def test_a_mark_stands_at_its_intensity_and_rate():
