@@ -37,6 +37,7 @@ def page(browser, report):
 
 def test_it_opens_without_complaint_and_asks_for_nothing(page, report):
     assert page.text("h1") == "llama-3.1-8b on 1 × NVIDIA H100 SXM5 80 GB"
+    assert not page.one(".unscripted").is_displayed()
     assert page.complaints() == []
     assert [url for url in page.requests() if not url.startswith("data:")] == [report.as_uri()]
 
@@ -254,3 +255,17 @@ def test_a_page_without_anything_to_slide_opens_too(browser, tmp_path):
     browser.open(path)
     assert browser.complaints() == []
     assert browser.all("#table-errors button")
+
+
+def test_without_scripts_it_shows_the_case_that_was_asked_for(browser, report):
+    browser.width(1280)
+    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.open(report)
+        assert not browser.one(".controls").is_displayed()
+        assert browser.one(".unscripted").is_displayed()
+        first = browser.text(".cards .value")
+        assert browser.text('#figures [data-text="ttft_s"]') == first != ""
+        assert sum(mark.is_displayed() for mark in browser.all(".wide .mark")) > 5
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
