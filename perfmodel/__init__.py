@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from perfmodel.errors import CapacityError, InputError, PerfmodelError, UnknownNameError
     from perfmodel.inference.estimate import Estimate, estimate
     from perfmodel.inference.record import estimate_record
+    from perfmodel.inference.roofline import Roofline, roofline
+    from perfmodel.inference.roofline_record import roofline_record
     from perfmodel.operators.parameters import count_parameters
     from perfmodel.planning.advice import Advice, advise
     from perfmodel.planning.lever import Limits
@@ -47,6 +49,7 @@ _HOME = {
     "Model": "perfmodel.specs.model",
     "OpenLoop": "perfmodel.serving.arrivals",
     "PerfmodelError": "perfmodel.errors",
+    "Roofline": "perfmodel.inference.roofline",
     "Serving": "perfmodel.serving.serve",
     "SharedPrefix": "perfmodel.serving.arrivals",
     "Simulation": "perfmodel.serving.results",
@@ -64,6 +67,8 @@ _HOME = {
     "load_hardware": "perfmodel.specs.hardware",
     "load_model": "perfmodel.specs.loading",
     "model_names": "perfmodel.specs.loading",
+    "roofline": "perfmodel.inference.roofline",
+    "roofline_record": "perfmodel.inference.roofline_record",
     "simulate": "perfmodel.serving.serve",
     "simulation_record": "perfmodel.serving.results",
     "steady_state": "perfmodel.serving.steady_state",
@@ -83,6 +88,7 @@ __all__ = [
     "Model",
     "OpenLoop",
     "PerfmodelError",
+    "Roofline",
     "Serving",
     "SharedPrefix",
     "Simulation",
@@ -101,6 +107,8 @@ __all__ = [
     "load_hardware",
     "load_model",
     "model_names",
+    "roofline",
+    "roofline_record",
     "simulate",
     "simulation_record",
     "steady_state",

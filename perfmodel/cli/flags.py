@@ -191,6 +191,10 @@ class Rates:
     """The kind of a flag that takes a rate, or one per depth separated by commas."""
 
 
+class Counts:
+    """The kind of a flag that takes a whole number, or several separated by commas."""
+
+
 class Branching:
     """The kind of a flag that takes whole numbers separated by commas."""
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
+import numpy as np
 import typer
 from pydantic_core import PydanticUndefined
 
@@ -19,6 +21,7 @@ from perfmodel.cli.flags import (
     SPECULATION,
     WORKLOAD,
     Branching,
+    Counts,
     Flag,
     Rates,
 )
@@ -45,6 +48,16 @@ def whole_number(text: str) -> int:
         return int(said)
     except ValueError:
         raise typer.BadParameter(f"{said[:40]!r} is no whole number") from None
+
+
+def counts(text: Any) -> int | np.ndarray[Any, Any]:
+    """A whole number, or several separated by commas as an array.
+
+    Raises:
+        BadParameter: names what is none.
+    """
+    parts = [whole_number(part.strip()) for part in str(text).split(",")]
+    return parts[0] if len(parts) == 1 else np.asarray(parts)
 
 
 def number(text: str) -> float:
@@ -84,6 +97,7 @@ PARSERS: dict[Any, tuple[Callable[[str], Any] | None, str]] = {
     float: (number, "<float>"),
     float | None: (number, "<float>"),
     bool: (None, ""),
+    Counts: (counts, "<ints>"),
     Rates | None: (rates, "<floats>"),
     Branching | None: (branching, "<ints>"),
 }
@@ -148,13 +162,29 @@ def _speculation(given: dict[str, Any]) -> Speculation | None:
 
 def takes_case(command: Callable[..., Answer]) -> Callable[..., Answer]:
     """Give ``command(…, workload, deployment)`` the flags of both records instead."""
+    return takes_cases()(command)
 
-    def built(given: dict[str, Any]) -> dict[str, Any]:
-        workload = _build(Workload, WORKLOAD, given)
-        return {"workload": workload, "deployment": _deployment(given)}
 
-    flags = [_parameter(flag, Workload) for flag in WORKLOAD]
-    return _flagged(command, [*flags, *_deployment_parameters()], {"workload", "deployment"}, built)
+def takes_cases(*several: str) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+    """`takes_case`, where the flags of the fields ``several`` take a list too."""
+
+    def decorate(command: Callable[..., Answer]) -> Callable[..., Answer]:
+        def built(given: dict[str, Any]) -> dict[str, Any]:
+            workload = _build(Workload, WORKLOAD, given)
+            return {"workload": workload, "deployment": _deployment(given)}
+
+        flags = [_parameter(_listed(flag, several), Workload) for flag in WORKLOAD]
+        shared = [*flags, *_deployment_parameters()]
+        return _flagged(command, shared, {"workload", "deployment"}, built)
+
+    return decorate
+
+
+def _listed(flag: Flag, several: tuple[str, ...]) -> Flag:
+    """A flag that takes several numbers, separated by commas."""
+    if flag.field not in several:
+        return flag
+    return replace(flag, kind=Counts, help=f"{flag.help.rstrip('.')}; or several: 1,8,64.")
 
 
 def takes_deployment(command: Callable[..., Answer]) -> Callable[..., Answer]:

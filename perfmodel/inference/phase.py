@@ -223,10 +223,11 @@ def _host_cost(
     cost = Cost(
         time_s=seconds, low_s=seconds / spread, high_s=seconds * spread, launch_bound_s=seconds
     )
+    shape: Shape = {"layers": host.layers, "sequences": host.sequences}
     return OperatorCost(
         name=HOST_ROW,
         count=1,
-        shape={"layers": host.layers, "sequences": host.sequences},
+        shape=shape if mask is None else _first_step(shape),
         arithmetic="none",
         source=f"engine {host.engine}",
         cost=cost,
