@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from perfmodel.operators.parameters import count_parameters
     from perfmodel.planning.advice import Advice, advise
     from perfmodel.planning.capacity.answer import Plan
-    from perfmodel.planning.capacity.plan import Rules, plan
+    from perfmodel.planning.capacity.plan import plan
+    from perfmodel.planning.capacity.question import Rules
     from perfmodel.planning.lever import Limits
     from perfmodel.planning.record import advice_record
     from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop, Trace
@@ -57,7 +58,7 @@ _HOME = {
     "Trace": "perfmodel.serving.arrivals",
     "Plan": "perfmodel.planning.capacity.answer",
     "RequestClass": "perfmodel.specs.traffic",
-    "Rules": "perfmodel.planning.capacity.plan",
+    "Rules": "perfmodel.planning.capacity.question",
     "ServiceLevel": "perfmodel.specs.traffic",
     "SteadyState": "perfmodel.serving.steady_state",
     "Traffic": "perfmodel.specs.traffic",

@@ -3,189 +3,110 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import nan
+from collections.abc import Sequence
 
-from perfmodel.planning.capacity.answer import (
-    Choice,
-    Month,
-    Plan,
-    Range,
-    Rejected,
-    Terms,
-)
-from perfmodel.planning.capacity.candidates import Candidate, candidates
-from perfmodel.planning.capacity.energy import energy_of
-from perfmodel.planning.capacity.loads import Explored, Trial, explore
-from perfmodel.planning.capacity.ranking import Predicted, predict
-from perfmodel.planning.capacity.requests import mean_tokens, parts_of
-from perfmodel.planning.capacity.sizing import Fleet, Level, Needs, best_level, size_fleet
-from perfmodel.serving.mix import Part
+from perfmodel.errors import InputError
+from perfmodel.planning.capacity.answer import Choice, Plan, Rejected
+from perfmodel.planning.capacity.choice import made_choice
+from perfmodel.planning.capacity.front import with_front
+from perfmodel.planning.capacity.nearest import nearest
+from perfmodel.planning.capacity.question import Question, Rules, terms_of
+from perfmodel.planning.capacity.requests import parts_of
+from perfmodel.planning.capacity.search import Progress, Search
+from perfmodel.serving.serve import Serving
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.hardware import Hardware, load_hardware
 from perfmodel.specs.loading import load_model
 from perfmodel.specs.model import Model
 from perfmodel.specs.traffic import Traffic
 
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """How a plan is made, beside traffic and deployment."""
-
-    utilisation: float = 0.8
-    spare: int = 1
-    usd_per_gpu_hour: Mapping[str, float] = field(default_factory=dict)
-    max_gpus: int | None = None
-    confirm: int = 6
-    seed: int = 0
+Kind = Hardware | str | os.PathLike[str]
 
 
 def plan(
     model: Model | str | os.PathLike[str],
-    hardware: Sequence[Hardware | str | os.PathLike[str]],
+    hardware: Kind | Sequence[Kind],
     traffic: Traffic,
     deployment: Deployment | None = None,
     rules: Rules | None = None,
     *,
-    progress: Callable[[str], None] | None = None,
+    serving: Serving | None = None,
+    progress: Progress | None = None,
 ) -> Plan:
-    """Deployments that serve ``traffic`` at its service levels, cheapest first."""
+    """Deployments that serve ``traffic`` at its service levels, cheapest first.
+
+    Args:
+        model: a `Model`, or what `load_model` takes.
+        hardware: one kind or several, each a `Hardware` or what `load_hardware` takes.
+        traffic: request classes with their shares, lengths and promises; rate, peak and growth.
+        deployment: what is fixed: fields that are set are kept, even at their defaults
+            (``Deployment(tp=1)``); the others are searched, as far as a plan searches them. Engine,
+            stack and the like are taken as they are. Speculation is looked at beside plain
+            decoding, with the acceptance that is stated.
+        rules: utilisation target, spare replicas, prices, formats, most GPUs.
+        serving: scheduler and router; pools and prefix caching where they are fixed.
+        progress: is told how far the search is.
+
+    Returns:
+        The plan; without choices where nothing does, and then with what comes nearest.
+
+    Raises:
+        InputError: one line that names what is wrong, and what would do.
+    """
     rules = rules or Rules()
-    model = model if isinstance(model, Model) else load_model(model)
-    kinds = [h if isinstance(h, Hardware) else load_hardware(h) for h in hardware]
+    kinds = _kinds(hardware)
     given = deployment or Deployment()
-    fixed = frozenset(given.model_fields_set)
-    parts = parts_of(traffic)
-    terms = _terms(kinds, rules)
-    found = [c for kind in kinds for c in candidates(model, kind, given, fixed)]
-    ranked = sorted(
-        ((c, predict(c, traffic, parts)) for c in found),
-        key=lambda pair: _cost(pair[0], pair[1].rate, traffic, parts, terms),
+    question = Question(
+        model=model if isinstance(model, Model) else load_model(model),
+        traffic=traffic,
+        parts=parts_of(traffic),
+        given=given,
+        fixed=frozenset(given.model_fields_set),
+        serving=serving or Serving(),
+        rules=rules,
+        terms=terms_of(kinds, rules),
     )
-    choices: list[Choice] = []
-    rejected: list[Rejected] = []
-    for candidate, predicted in ranked[: rules.confirm]:
-        if not predicted.rate:
+    search = Search(question, progress)
+    search.run(kinds)
+    return _answer(question, search)
+
+
+def _kinds(hardware: Kind | Sequence[Kind]) -> tuple[Hardware, ...]:
+    several = [hardware] if isinstance(hardware, Hardware | str | os.PathLike) else list(hardware)
+    kinds = tuple(h if isinstance(h, Hardware) else load_hardware(h) for h in several)
+    if not kinds:
+        raise InputError("--hardware: at least one kind is needed, such as h100-sxm")
+    names = [kind.name for kind in kinds]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"--hardware: {name} is given twice: leave one out, or rename it")
+    return kinds
+
+
+def _answer(question: Question, search: Search) -> Plan:
+    rejected, few, many = list(search.rejected), [], []
+    for place, found in enumerate(search.found):
+        if found.best is None:
             continue
-        made = _confirmed(candidate, predicted, traffic, parts, terms, rules)
-        if isinstance(made, Choice):
-            choices.append(made)
-        else:
-            rejected.append(made)
-    choices.sort(key=lambda c: c.fleet.usd_per_hour)
-    front = [replace(c, front=_on_front(c, choices)) for c in choices]
-    return Plan(model, traffic, terms, tuple(front), tuple(rejected), None, len(found))
-
-
-def _terms(kinds: Sequence[Hardware], rules: Rules) -> Terms:
-    prices, sources = {}, {}
-    for kind in kinds:
-        stated = rules.usd_per_gpu_hour.get(kind.name)
-        own = kind.price_usd_per_hour
-        if stated is not None:
-            prices[kind.name], sources[kind.name] = Range(stated, stated), "as stated"
-        elif own is not None and kind.price is not None:
-            prices[kind.name] = Range(*own)
-            sources[kind.name] = f"{kind.price.source or 'no source'} ({kind.price.date})"
-    return Terms(rules.utilisation, rules.spare, prices, sources)
-
-
-def _needs(
-    traffic: Traffic, parts: tuple[Part, ...], terms: Terms, usd: float, month: int
-) -> Needs:
-    prompt, output = mean_tokens(traffic, parts)
-    return Needs(
-        traffic.rate_at(month), traffic.peak, prompt, output, terms.utilisation_target,
-        terms.spare, usd,
-    )  # fmt: skip
-
-
-def _cost(
-    candidate: Candidate, rate: float, traffic: Traffic, parts: tuple[Part, ...], terms: Terms
-) -> float:
-    if not rate:
-        return float("inf")
-    price = terms.usd_per_gpu_hour.get(candidate.hardware.name)
-    needs = _needs(traffic, parts, terms, price.middle if price else nan, 0)
-    return size_fleet(rate, candidate.gpus, 0.5, needs).usd_per_hour
-
-
-def _confirmed(
-    candidate: Candidate,
-    predicted: Predicted,
-    traffic: Traffic,
-    parts: tuple[Part, ...],
-    terms: Terms,
-    rules: Rules,
-) -> Choice | Rejected:
-    trial = Trial(candidate, traffic, parts, rules.seed)
-    promised = tuple(c.level for c in traffic.classes)
-    explored = explore(
-        lambda rate: trial.at(rate, predicted.e2e_s), promised, 0.8 * predicted.rate,
-        predicted.capacity,
-    )  # fmt: skip
-    level = best_level(explored.levels, promised)
-    if level is None:
-        return Rejected(candidate.hardware.name, str(candidate.deployment.tp), "misses")
-    return _choice(candidate, explored, level, traffic, parts, terms)
-
-
-def _choice(
-    candidate: Candidate,
-    explored: Explored,
-    level: Level,
-    traffic: Traffic,
-    parts: tuple[Part, ...],
-    terms: Terms,
-) -> Choice:
-    kind = candidate.hardware
-    price = terms.usd_per_gpu_hour.get(kind.name)
-    share = 0.5
-
-    def fleet(usd: float, month: int = 0) -> Fleet:
-        needs = _needs(traffic, parts, terms, usd, month)
-        return size_fleet(level.rate, candidate.gpus, share, needs)
-
-    first = fleet(price.middle if price else nan)
-    low, high = (fleet(price.low), fleet(price.high)) if price else (None, None)
-
-    def between(name: str) -> Range | None:
-        return Range(getattr(low, name), getattr(high, name)) if low and high else None
-
-    prompt, output = mean_tokens(traffic, parts)
-    energy = None
-    if kind.tdp_w is not None:
-        busy = level.utilisation * traffic.rate / (first.replicas * level.rate)
-        energy = energy_of(kind.tdp_w, first.gpus, busy, traffic.rate * (prompt + output))
-    return Choice(
-        hardware=kind,
-        deployment=candidate.deployment,
-        serving=candidate.serving,
-        gpus_per_replica=candidate.gpus,
-        levels=explored.levels,
-        level=level,
-        load_limit="",
-        prefill_share=share,
-        fleet=first,
-        usd_per_hour=between("usd_per_hour"),
-        usd_per_million_prompt_tokens=between("usd_per_million_prompt_tokens"),
-        usd_per_million_output_tokens=between("usd_per_million_output_tokens"),
-        energy=energy,
-        months=tuple(
-            Month(m, traffic.rate_at(m), fleet(price.middle if price else nan, m))
-            for m in range(traffic.months + 1)
-        ),
-        calibration=candidate.case.calibration,
-        settings=(f"--tensor-parallel-size {candidate.deployment.tp}",),
-        front=False,
+        search.tell("fleets", place, len(search.found))
+        choice = made_choice(found, found.best, question)
+        allowed = _within(choice, question)
+        (few if allowed else many).append(choice)
+        if not allowed:
+            gpus = max(month.fleet.gpus for month in choice.months)
+            reason = f"needs {gpus} GPUs, {question.rules.max_gpus} are allowed"
+            rejected.append(Rejected(choice.hardware.name, choice.label, reason))
+    return Plan(
+        model=question.model,
+        traffic=question.traffic,
+        terms=question.terms,
+        choices=with_front(few),
+        rejected=tuple(rejected),
+        nearest=None if few else nearest(question, search.failed, many, rejected),
+        considered=search.considered,
     )
 
 
-def _on_front(choice: Choice, choices: Sequence[Choice]) -> bool:
-    def tpot(c: Choice) -> float:
-        return max((s.tpot_s or 0.0) for s in c.level.seen)
-
-    mine = choice.fleet.usd_per_hour, tpot(choice)
-    others = [(c.fleet.usd_per_hour, tpot(c)) for c in choices if c is not choice]
-    return not any(o[0] <= mine[0] and o[1] <= mine[1] and o != mine for o in others)
+def _within(choice: Choice, question: Question) -> bool:
+    most = question.rules.max_gpus
+    return most is None or all(month.fleet.gpus <= most for month in choice.months)
