@@ -152,7 +152,9 @@ def _decode_s(candidate: Candidate, asked: Asked, users: Array) -> Array:
     own = np.ceil(users / ranks)
     seconds = pricer.fixed(own) + pricer.decoding(own, float(asked.context[0]))
     stated = 1 + (pricer.stated_draft or 0.0)
-    return np.maximum(np.broadcast_to(np.asarray(seconds), users.shape), pricer.floor_s) * stated
+    whole = np.broadcast_to(np.asarray(seconds, dtype=np.float64), users.shape)
+    result: Array = np.maximum(whole, pricer.floor_s) * stated
+    return result
 
 
 def _prefill_s(candidate: Candidate, question: Question) -> tuple[float, float]:

@@ -24,7 +24,7 @@ Progress = Callable[[str, int, int], None]
 TUNED = 2
 """Choices whose batch limit and chunk size are tuned, the cheapest first."""
 ALIKE = 2
-"""Deployments of one hardware and layout that are simulated, whatever their formats."""
+"""Deployments of one hardware and layout that are offered, whatever their formats."""
 TRIES = 2
 """Deployments that are simulated for each that is wanted."""
 NEAREST = 2
@@ -122,11 +122,17 @@ class Search:
             alike[sort] += self._simulate(candidate, predicted)
 
     def _queue(self) -> list[tuple[Candidate, Curve]]:
-        first: dict[str, tuple[Candidate, Curve]] = {}
-        for pair in self.ranked:
-            first.setdefault(pair[0].hardware.name, pair)
-        heads = list(first.values())
-        return heads + [pair for pair in self.ranked if all(pair is not h for h in heads)]
+        """The cheapest of each hardware, those in the model's own formats, then all others."""
+        first: dict[tuple[str, bool], tuple[Candidate, Curve]] = {}
+        for own in (False, True):
+            for candidate, curve in self.ranked:
+                name = candidate.hardware.name
+                if not own or not candidate.risks:
+                    first.setdefault((name, own), (candidate, curve))
+        heads = [first[key] for key in sorted(first, key=lambda key: key[1])]
+        once = {id(candidate): (candidate, curve) for candidate, curve in heads}
+        rest = [pair for pair in self.ranked if id(pair[0]) not in once]
+        return [*once.values(), *rest]
 
     def _simulate(self, candidate: Candidate, predicted: Predicted) -> bool:
         """Whether the simulator finds a load at which the candidate does."""
@@ -140,9 +146,7 @@ class Search:
             return True
         self.failed.append(confirmed)
         said = missed(confirmed.explorer.emptiest, self.question)
-        self._reject(
-            candidate, f"does on average, but the simulator says {said}, whatever the load"
-        )
+        self._reject(candidate, f"does on average, but simulated, at any load: {said}")
         return False
 
     def _approach(self) -> None:
@@ -157,7 +161,7 @@ class Search:
                     (alone.alone_tpot_s, kind.level.tpot_s),
                     (alone.alone_e2e_s, kind.level.e2e_s),
                 ):
-                    ratios.append(value / limit if limit and value == value else 0.0)
+                    ratios.append(0.0 if limit is None or isnan(value) else value / limit)
             return max(ratios)
 
         for candidate, curve in sorted(self.ranked, key=slowness)[:NEAREST]:
@@ -179,6 +183,6 @@ class Search:
     @staticmethod
     def _alone(predicted: Predicted) -> str:
         parts = [f"TTFT {duration(predicted.alone_ttft_s)}"]
-        if predicted.alone_tpot_s == predicted.alone_tpot_s:
+        if not isnan(predicted.alone_tpot_s):
             parts.append(f"TPOT {duration(predicted.alone_tpot_s)}")
         return f"too slow for a request alone: {', '.join(parts)} on average"
