@@ -27,6 +27,8 @@ ALIKE = 2
 """Deployments of one hardware and layout that are offered, whatever their formats."""
 TRIES = 2
 """Deployments that are simulated for each that is wanted."""
+FAST = 3.0
+"""Multiple of the cheapest rent below which a fast deployment is worth showing."""
 NEAREST = 2
 """Deployments that are simulated where none does on average."""
 Cost = tuple[float, float, float]
@@ -115,24 +117,37 @@ class Search:
                 self._reject(candidate, self._alone(predicted))
                 continue
             if alike[sort] >= ALIKE:
-                self._reject(candidate, "another with the same layout carries more")
+                self._reject(
+                    candidate, "two of this layout and hardware are offered that need no more"
+                )
                 continue
             self.tell("simulated", len(self.found), wanted)
             simulated += 1
             alike[sort] += self._simulate(candidate, predicted)
 
     def _queue(self) -> list[tuple[Candidate, Curve]]:
-        """The cheapest of each hardware, those in the model's own formats, then all others."""
-        first: dict[tuple[str, bool], tuple[Candidate, Curve]] = {}
-        for own in (False, True):
-            for candidate, curve in self.ranked:
-                name = candidate.hardware.name
-                if not own or not candidate.risks:
-                    first.setdefault((name, own), (candidate, curve))
-        heads = [first[key] for key in sorted(first, key=lambda key: key[1])]
-        once = {id(candidate): (candidate, curve) for candidate, curve in heads}
-        rest = [pair for pair in self.ranked if id(pair[0]) not in once]
-        return [*once.values(), *rest]
+        """The cheapest of each hardware, in the model's own formats, the fastest; then all others.
+
+        A user sees more alternatives than the cheapest few, which differ in little.
+        """
+        whole = [self.ranked, [pair for pair in self.ranked if not pair[0].risks], self._fast()]
+        heads: dict[int, tuple[Candidate, Curve]] = {}
+        for pairs in whole:
+            seen: set[str] = set()
+            for pair in pairs:
+                if pair[0].hardware.name not in seen:
+                    seen.add(pair[0].hardware.name)
+                    heads.setdefault(id(pair[0]), pair)
+        return [*heads.values(), *(pair for pair in self.ranked if id(pair[0]) not in heads)]
+
+    def _fast(self) -> list[tuple[Candidate, Curve]]:
+        """Those that cost less than three times the cheapest, by the TPOT of a request alone."""
+        if not self.ranked:
+            return []
+        most = FAST * self._expected(*self.ranked[0])[0]
+        near = [pair for pair in self.ranked if self._expected(*pair)[0] < most]
+        alone = {id(p[0]): Predicted.of(p[1], self.question).alone_tpot_s for p in near}
+        return sorted(near, key=lambda pair: alone[id(pair[0])])
 
     def _simulate(self, candidate: Candidate, predicted: Predicted) -> bool:
         """Whether the simulator finds a load at which the candidate does."""
