@@ -10,7 +10,6 @@ from perfmodel.cli.output import table
 from perfmodel.cli.text import digits, percent, seconds, si, whole
 from perfmodel.planning.capacity.answer import Choice, Plan, Range
 from perfmodel.planning.capacity.front import Point, front_points
-from perfmodel.specs.traffic import Traffic
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -102,20 +101,6 @@ def _answer(plan: Plan, best: Choice) -> Iterator[tuple[str, str]]:
         yield "  per 10⁶ tokens", f"{digits(energy.low)} to {digits(energy.high)} kWh"
     for risk in best.risks:
         yield "Accuracy", risk
-
-
-def class_table(traffic: Traffic) -> Table:
-    """The classes of a mix."""
-    heads = ("Share", "Prompt", "Output", "Shared", "TTFT ≤", "TPOT ≤", "End ≤")
-    made = table(None, [("Class", "left"), *((head, "right") for head in heads)])
-    for kind, share in zip(traffic.classes, traffic.shares(), strict=True):
-        level = kind.level
-        made.add_row(
-            kind.name, percent(share), str(kind.prompt), str(kind.output),
-            whole(kind.prefix_tokens) if kind.prefix_tokens else "–",
-            *(seconds(limit) for limit in (level.ttft_s, level.tpot_s, level.e2e_s)),
-        )  # fmt: skip
-    return made
 
 
 def plan_tables(plan: Plan, width: int) -> Iterator[Table]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from perfmodel.cli.output import bold, print_table
-from perfmodel.cli.plan_tables import answer_table, class_table, fleet_name
-from perfmodel.cli.text import digits, seconds, whole
+from perfmodel.cli.plan_tables import answer_table, fleet_name
+from perfmodel.cli.text import digits, percent, seconds, whole
 from perfmodel.planning.capacity.answer import Plan
 from perfmodel.planning.capacity.notes import DEFINITIONS, notes
 from perfmodel.specs.traffic import RequestClass, ServiceLevel, Traffic
@@ -62,7 +62,8 @@ def print_answer(out: Any, plan: Plan) -> None:
     best = plan.choices[0]
     out.print(bold(plan.model.name), "·", " · ".join(traffic_facts(plan.traffic)))
     if len(plan.traffic.classes) > 1:
-        print_table(out, class_table(plan.traffic))
+        for kind, share in zip(plan.traffic.classes, plan.traffic.shares(), strict=True):
+            out.print(f"  {kind.name} ({percent(share)}): {' · '.join(class_facts(kind))}")
     out.print()
     out.print(bold(f"{fleet_name(best)}: {best.label}"))
     print_table(out, answer_table(plan, best))

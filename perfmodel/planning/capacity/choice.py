@@ -43,8 +43,13 @@ def middle_price(candidate: Candidate, question: Question) -> float:
     return nan if price is None else price.middle
 
 
-def made_choice(found: Confirmed, best: Run, question: Question) -> Choice:
-    """The fleet of ``found``, each replica carrying at most the load of ``best``."""
+def made_choice(
+    found: Confirmed, best: Run, question: Question, shares: Sequence[float] = ()
+) -> Choice:
+    """The fleet of ``found``, each replica carrying at most the load of ``best``.
+
+    ``shares``: of that load, at which the replica is simulated too.
+    """
     candidate, rate, share = found.candidate, best.level.rate, best.prefill_share
     price, usd = question.price(candidate.hardware), middle_price(candidate, question)
     fleets = [
@@ -59,7 +64,7 @@ def made_choice(found: Confirmed, best: Run, question: Question) -> Choice:
     def between(name: str) -> Range | None:
         return None if ends is None else Range(*(getattr(fleet, name) for fleet in ends))
 
-    explored = found.explorer.widen()
+    explored = found.explorer.widen(shares)
     return Choice(
         hardware=candidate.hardware,
         deployment=candidate.deployment,

@@ -15,10 +15,12 @@ CLOSE = 1.03
 TRIES = 16
 EMPTY = 1 / 100
 """Share of the first guess at which a replica is as good as empty: what fails there always does."""
-STEPS = (0.2, 0.4, 0.6, 0.8, 0.9)
-"""Shares of the largest load at which a replica is shown too."""
-BEYOND = (1.12, 1.3)
-"""Multiples of it, as far as the replica can serve them."""
+CURVE = (0.25, 0.5, 0.7, 0.85, 1.2)
+"""Multiples of the largest load at which a replica is shown too, as far as it can serve them."""
+SKETCH = (0.5,)
+"""The same of a replica that is looked at less closely."""
+ALIKE = 1.08
+"""Ratio of two loads of which one is enough."""
 
 
 def strain(level: Level, promised: Sequence[ServiceLevel]) -> tuple[float, int, str]:
@@ -97,13 +99,12 @@ class Explorer:
         """The smallest load that was simulated."""
         return self._runs[min(self._runs)]
 
-    def widen(self) -> Explored:
+    def widen(self, shares: Sequence[float]) -> Explored:
         """Simulate more loads below and above the boundary, so that the whole curve is known."""
-        known = list(self._runs)
         low = self._low
-        for share in (*STEPS, *BEYOND):
+        for share in shares:
             rate = share * low
-            near = any(1 / 1.05 < rate / other < 1.05 for other in known)
+            near = any(1 / ALIKE < rate / other < ALIKE for other in self._runs if other)
             if low and not near and rate <= self._capacity:
                 self._keeps(rate)
         return self.explored()

@@ -9,6 +9,7 @@ from perfmodel.errors import InputError
 from perfmodel.planning.capacity.answer import Choice, Plan, Rejected
 from perfmodel.planning.capacity.choice import made_choice
 from perfmodel.planning.capacity.front import with_front
+from perfmodel.planning.capacity.loads import CURVE, SKETCH
 from perfmodel.planning.capacity.nearest import nearest
 from perfmodel.planning.capacity.question import Question, Rules, terms_of
 from perfmodel.planning.capacity.requests import parts_of
@@ -20,6 +21,8 @@ from perfmodel.specs.loading import load_model
 from perfmodel.specs.model import Model
 from perfmodel.specs.traffic import Traffic
 
+CURVES = 3
+"""Choices whose whole curves are simulated, the cheapest first."""
 Kind = Hardware | str | os.PathLike[str]
 
 
@@ -91,7 +94,8 @@ def _answer(question: Question, search: Search) -> Plan:
         if found.best is None:
             continue
         search.tell("fleets", place, len(search.found))
-        choice = made_choice(found, found.best, question)
+        shares = CURVE if place < CURVES else SKETCH
+        choice = made_choice(found, found.best, question, shares)
         allowed = _within(choice, question)
         (few if allowed else many).append(choice)
         if not allowed:

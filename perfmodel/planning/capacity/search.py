@@ -112,14 +112,12 @@ class Search:
                 self._reject(candidate, self._dearer(candidate, curve))
                 continue
             sort = (candidate.hardware.name, *(getattr(candidate.deployment, n) for n in LAYOUT))
+            if alike[sort] >= ALIKE:
+                self._reject(candidate, "two with this layout are offered that need no more")
+                continue
             predicted = Predicted.of(mean_field(candidate, self.question, curve), self.question)
             if not predicted.rate:
                 self._reject(candidate, self._alone(predicted))
-                continue
-            if alike[sort] >= ALIKE:
-                self._reject(
-                    candidate, "two of this layout and hardware are offered that need no more"
-                )
                 continue
             self.tell("simulated", len(self.found), wanted)
             simulated += 1
