@@ -170,7 +170,7 @@ def front_table(plan: Plan, points: tuple[Point, ...]) -> Table:
     for point in front[:: -(-len(front) // POINTS)]:
         choice = plan.choices[point.choice]
         made.add_row(
-            f"{point.choice + 1}: {choice.hardware.name}, {choice.label}",
+            f"{point.choice + 1}: {choice.hardware.name}, {choice.gpus_per_replica} a replica",
             whole(point.gpus), usd(point.usd_per_hour), usd(point.usd_per_million_output_tokens),
             digits(point.tokens_per_s),
         )  # fmt: skip
@@ -180,13 +180,17 @@ def front_table(plan: Plan, points: tuple[Point, ...]) -> Table:
 def rejected_table(plan: Plan, *, everything: bool) -> Table:
     """What isn't offered, and why; what is merely dearer is counted."""
     made = table(None, [("Not offered", "left"), ("Why", "left")])
-    told = [r for r in plan.rejected if everything or not r.reason.startswith(COSTS)]
-    for item in told if everything else told[:LISTED]:
-        made.add_row(f"{item.hardware}, {item.label}", item.reason)
-    if not everything:
-        dearer = Counter(r.hardware for r in plan.rejected if r.reason.startswith(COSTS))
-        for name, count in dearer.items():
-            made.add_row(f"{name}, {count} more", "not simulated: others need less by the bound")
-        if len(told) > LISTED:
-            made.add_row(f"{len(told) - LISTED} more", "--rejected lists them")
+    told: dict[tuple[str, str], list[str]] = {}
+    dearer: Counter[str] = Counter()
+    for item in plan.rejected:
+        if everything or not item.reason.startswith(COSTS):
+            told.setdefault((item.hardware, item.reason), []).append(item.label)
+        else:
+            dearer[item.hardware] += 1
+    for (name, reason), labels in list(told.items())[: None if everything else LISTED]:
+        made.add_row(f"{name}: {'; '.join(labels)}", reason)
+    for name, count in dearer.items():
+        made.add_row(f"{name}: {count} more", "not simulated: others need less by the bound")
+    if not everything and len(told) > LISTED:
+        made.add_row(f"{len(told) - LISTED} more reasons", "--rejected lists all")
     return made

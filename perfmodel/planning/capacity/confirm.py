@@ -118,7 +118,7 @@ def load_limit(explored: Explored, question: Question) -> str:
     """What the load after the best one would exceed, in words; empty where none was simulated."""
     failed = explored.failed
     if failed is None:
-        return "more than one replica can serve"
+        return "its capacity, beyond which a queue only grows"
     if not failed.steady:
         return f"a queue that keeps growing at {failed.level.rate:.3g} requests/s"
     return missed(failed, question)

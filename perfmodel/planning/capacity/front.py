@@ -13,6 +13,10 @@ from perfmodel.planning.capacity.question import needs_of
 from perfmodel.planning.capacity.sizing import HOUR_S, Level, size_fleet
 from perfmodel.units import MEGA
 
+DEAREST = 5.0
+"""Multiple of the cheapest fleet's rent beyond which nobody pays for speed: replicas that are as
+good as empty are left out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -47,6 +51,7 @@ def front_points(plan: Plan) -> tuple[Point, ...]:
         if point.usd_per_hour < inf and point.tokens_per_s < inf
     ]
     points.sort(key=lambda p: (p.usd_per_hour, -p.tokens_per_s))
+    points = [p for p in points if p.usd_per_hour <= DEAREST * points[0].usd_per_hour]
     best, marked = 0.0, []
     for point in points:
         marked.append(replace(point, front=point.tokens_per_s > best))

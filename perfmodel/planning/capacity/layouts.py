@@ -10,7 +10,7 @@ from perfmodel.specs.model import Model, MoeFfn
 
 Layout = dict[str, int]
 """Fields of a deployment: tp, pp, ep, dp."""
-LAYOUT = ("tp", "pp", "ep", "dp")
+LAYOUT = ("tp", "pp", "dp", "ep")
 NODE_GPUS = 8
 """GPUs of a server where the profile's link joins fewer; and the widest group that is tried where
 less is enough."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfmodel.planning.capacity.answer import Plan
+from perfmodel.specs.engine import load_engine
 from perfmodel.specs.traffic import ServiceLevel
 
 DEFINITIONS: dict[str, str] = {
@@ -29,6 +30,9 @@ DEFINITIONS: dict[str, str] = {
     "energy": "of the GPUs alone, at the mean rate",
 }
 
+BENCHMARKED = ("static", "single")
+"""Policies of presets that describe benchmarks, not servers."""
+
 
 def notes(plan: Plan) -> Iterator[str]:
     """What a reader should know of this plan."""
@@ -46,6 +50,14 @@ def notes(plan: Plan) -> Iterator[str]:
         if plan.traffic.burstiness == 1
         else "each replica gets a stream as bursty as the whole"
     )
+    preset = load_engine(best.deployment.engine)
+    if preset.scheduler is not None and best.serving.scheduler is None:
+        if preset.scheduler.policy in BENCHMARKED:
+            yield (
+                f"the preset of {preset.name} runs {preset.scheduler.policy} batches, as its "
+                "benchmarks did; a server that takes requests into running batches carries more: "
+                "--scheduler inflight_no_evict"
+            )
     if any(choice.serving.disaggregate for choice in plan.choices):
         yield "a prompt's cache crosses the network between pools: that wait counts in TPOT"
     unpriced = sorted({c.hardware.name for c in plan.choices} - set(plan.terms.usd_per_gpu_hour))

@@ -129,6 +129,8 @@ class Search:
         A user sees more alternatives than the cheapest few, which differ in little.
         """
         whole = [self.ranked, [pair for pair in self.ranked if not pair[0].risks], self._fast()]
+        if self.question.given.speculation is not None:
+            whole.append([p for p in self.ranked if p[0].deployment.speculation is None])
         heads: dict[int, tuple[Candidate, Curve]] = {}
         for pairs in whole:
             seen: set[str] = set()
