@@ -121,11 +121,17 @@ PARSERS: dict[Any, tuple[Callable[[str], Any] | None, str]] = {
 
 CONTEXT = "context"
 """The parameter by which typer says what was typed."""
+SEARCHED = frozenset(
+    {"tp", "pp", "ep", "dp", "weights", "kv_cache", "max_num_seqs", "max_num_batched_tokens"}
+)
+"""Fields that a search varies unless they are typed."""
 NESTED = "speculation_"
 """Before the parameters of the record inside a deployment, whose fields have names of their own."""
 
 
-def _parameter(flag: Flag, record: type[Case], prefix: str = "") -> inspect.Parameter:
+def _parameter(
+    flag: Flag, record: type[Case], prefix: str = "", shown: str | None = None
+) -> inspect.Parameter:
     default = record.model_fields[flag.field].get_default()
     default = None if default is PydanticUndefined else default
     parser, metavar = PARSERS.get(flag.kind, (None, "<str>"))
@@ -133,7 +139,7 @@ def _parameter(flag: Flag, record: type[Case], prefix: str = "") -> inspect.Para
         *flag.names,
         help=flag.help,
         rich_help_panel=flag.panel,
-        show_default=default is not None,
+        show_default=shown or default is not None,
         parser=parser,
         metavar=metavar,
     )
@@ -204,7 +210,7 @@ def takes_stated_deployment(command: Callable[..., Answer]) -> Callable[..., Ans
         return {"deployment": _build(Deployment, tuple(stated), values, **more)}
 
     context = inspect.Parameter(CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    return _flagged(command, [context, *_deployment_parameters()], {"deployment"}, built)
+    return _flagged(command, [context, *_deployment_parameters(SEARCHED)], {"deployment"}, built)
 
 
 def _typed(context: typer.Context, name: str) -> bool:
@@ -221,8 +227,12 @@ def takes_deployment(command: Callable[..., Answer]) -> Callable[..., Answer]:
     return _flagged(command, _deployment_parameters(), {"deployment"}, built)
 
 
-def _deployment_parameters() -> list[inspect.Parameter]:
-    flags = [_parameter(flag, Deployment) for flag in DEPLOYMENT]
+def _deployment_parameters(searched: frozenset[str] = frozenset()) -> list[inspect.Parameter]:
+    """The flags of a deployment; those that are ``searched`` say so in place of a default."""
+    flags = [
+        _parameter(flag, Deployment, shown="searched" if flag.field in searched else None)
+        for flag in DEPLOYMENT
+    ]
     return flags + [_parameter(flag, Speculation, NESTED) for flag in SPECULATION]
 
 

@@ -12,11 +12,19 @@ from perfmodel.planning.capacity.answer import Plan
 from perfmodel.planning.capacity.notes import DEFINITIONS, notes
 from perfmodel.specs.traffic import RequestClass, ServiceLevel, Traffic
 
-SHOWN = (
-    "rate_per_replica", "percentile", "replicas", "utilisation", "busiest", "usd_per_hour",
-    "usd_per_million_prompt_tokens", "usd_per_million_output_tokens", "prefill_share", "front",
-)  # fmt: skip
-"""Definitions below the tables."""
+SHOWN = {
+    "percentile": "p90 and the like",
+    "rate_per_replica": "One replica carries",
+    "replicas": "Replicas",
+    "utilisation": "Load",
+    "busiest": "Busiest hour",
+    "usd_per_hour": "Rent",
+    "usd_per_million_prompt_tokens": "Rent per 10⁶ prompt tokens",
+    "usd_per_million_output_tokens": "Rent per 10⁶ output tokens",
+    "prefill_share": "Prefill's part",
+    "front": "*",
+}
+"""What stands before each definition below the tables."""
 
 
 def level_facts(level: ServiceLevel) -> Iterator[str]:
@@ -71,8 +79,8 @@ def print_answer(out: Any, plan: Plan) -> None:
 
 def note_lines(plan: Plan, *, everything: bool) -> Iterator[str]:
     """What figures mean and rest on, below the tables."""
-    for name in SHOWN:
-        yield f"{name.replace('_', ' ').capitalize()}: {DEFINITIONS[name]}."
+    for name, said in SHOWN.items():
+        yield f"{said}: {DEFINITIONS[name]}."
     for kind in {choice.hardware.name: choice for choice in plan.choices}.values():
         yield f"Times on {kind.hardware.name}: {kind.calibration}."
     for name, source in plan.terms.price_source.items():

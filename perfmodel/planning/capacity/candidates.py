@@ -18,6 +18,8 @@ from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.engine import load_engine
 from perfmodel.specs.hardware import Hardware
 
+MEMORY = "memory: "
+"""How reasons begin where something doesn't fit."""
 LIMITS = {"max_num_seqs": "at most {:,} sequences", "max_num_batched_tokens": "chunk {:,}"}
 
 
@@ -138,13 +140,13 @@ def _made(
         case.engine.blocks()
         misfit = case.engine.misfit()
     except CapacityError as error:
-        return Rejected(hardware.name, label_of(deployment, serving), f"memory: {error}")
+        return Rejected(hardware.name, label_of(deployment, serving), f"{MEMORY}{error}")
     except InputError as error:
         return Rejected(hardware.name, label_of(deployment, serving), str(error))
     for part in question.parts:
         prompt, output = part.prompt.longest, part.output.longest
         if prompt and output and (reason := misfit(prompt, output)):
-            return Rejected(hardware.name, label_of(deployment, serving), f"memory: {reason}")
+            return Rejected(hardware.name, label_of(deployment, serving), f"{MEMORY}{reason}")
     return Candidate(hardware, deployment, serving, case)
 
 

@@ -119,14 +119,14 @@ def load_limit(explored: Explored, question: Question) -> str:
     failed = explored.failed
     if failed is None:
         return "its capacity, beyond which a queue only grows"
-    if not failed.steady:
-        return f"a queue that keeps growing at {failed.level.rate:.3g} requests/s"
     return missed(failed, question)
 
 
 def missed(run: Run, question: Question) -> str:
-    """The worst limit that a load exceeds, with value and promise."""
-    _, index, name = strain(run.level, question.promised)
+    """The worst limit that a load exceeds, with value and promise; or that its queue grows."""
+    worst, index, name = strain(run.level, question.promised)
+    if not run.steady and worst <= 1:
+        return f"a queue that keeps growing at {run.level.rate:.3g} requests/s"
     kind, seen = question.traffic.classes[index], run.level.seen[index]
     value, limit = getattr(seen, f"{name}_s"), getattr(kind.level, f"{name}_s")
     return (

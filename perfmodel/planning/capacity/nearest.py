@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfmodel.planning.capacity.answer import Choice, Nearest, Rejected
+from perfmodel.planning.capacity.candidates import MEMORY
 from perfmodel.planning.capacity.confirm import Confirmed, missed
 from perfmodel.planning.capacity.loads import strain
 from perfmodel.planning.capacity.question import Question
@@ -62,7 +63,11 @@ def _too_slow(question: Question, failed: Sequence[Confirmed]) -> Nearest:
 
 
 def _too_large(rejected: Sequence[Rejected]) -> Nearest:
-    """The deployment of most GPUs that was looked at last; its message says what is missing."""
-    last = rejected[-1]
+    """Of those that memory is too small for, the one looked at last: most GPUs, fewest bits.
+
+    Where it isn't memory, the first reason is as good as any. Its message says what is missing.
+    """
+    short = [item for item in rejected if item.reason.startswith(MEMORY)]
+    last = short[-1] if short else rejected[0]
     limit, _, remedy = last.reason.partition("; ")
     return Nearest(last.hardware, last.label, limit, remedy or "other hardware")

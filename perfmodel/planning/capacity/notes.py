@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfmodel.planning.capacity.answer import Plan
+from perfmodel.planning.capacity.answer import Choice, Plan
 from perfmodel.specs.engine import load_engine
 from perfmodel.specs.traffic import ServiceLevel
 
@@ -50,16 +50,20 @@ def notes(plan: Plan) -> Iterator[str]:
         if plan.traffic.burstiness == 1
         else "each replica gets a stream as bursty as the whole"
     )
-    preset = load_engine(best.deployment.engine)
-    if preset.scheduler is not None and best.serving.scheduler is None:
-        if preset.scheduler.policy in BENCHMARKED:
-            yield (
-                f"the preset of {preset.name} runs {preset.scheduler.policy} batches, as its "
-                "benchmarks did; a server that takes requests into running batches carries more: "
-                "--scheduler inflight_no_evict"
-            )
+    yield from _benchmarked(best)
     if any(choice.serving.disaggregate for choice in plan.choices):
         yield "a prompt's cache crosses the network between pools: that wait counts in TPOT"
     unpriced = sorted({c.hardware.name for c in plan.choices} - set(plan.terms.usd_per_gpu_hour))
     if unpriced:
         yield f"no price is known of {', '.join(unpriced)}: --price {unpriced[0]}=2.5 says it"
+
+
+def _benchmarked(best: Choice) -> Iterator[str]:
+    """Where an engine's preset describes how it was benchmarked, not how it serves."""
+    preset = load_engine(best.deployment.engine)
+    policy = None if preset.scheduler is None else preset.scheduler.policy
+    if policy in BENCHMARKED and best.serving.scheduler is None:
+        yield (
+            f"the preset of {preset.name} runs {policy} batches, as its benchmarks did; a server "
+            "that takes requests into running batches carries more: --scheduler inflight_no_evict"
+        )

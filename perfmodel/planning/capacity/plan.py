@@ -14,6 +14,8 @@ from perfmodel.planning.capacity.nearest import nearest
 from perfmodel.planning.capacity.question import Question, Rules, terms_of
 from perfmodel.planning.capacity.requests import parts_of
 from perfmodel.planning.capacity.search import Progress, Search
+from perfmodel.serving.policy import policy_named
+from perfmodel.serving.router import router_named
 from perfmodel.serving.serve import Serving
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.hardware import Hardware, load_hardware
@@ -56,7 +58,10 @@ def plan(
     Raises:
         InputError: one line that names what is wrong, and what would do.
     """
-    rules = rules or Rules()
+    rules, serving = rules or Rules(), serving or Serving()
+    router_named(serving.router)
+    if serving.scheduler is not None:
+        policy_named(serving.scheduler)
     kinds = _kinds(hardware)
     given = deployment or Deployment()
     question = Question(
@@ -65,7 +70,7 @@ def plan(
         parts=parts_of(traffic),
         given=given,
         fixed=frozenset(given.model_fields_set),
-        serving=serving or Serving(),
+        serving=serving,
         rules=rules,
         terms=terms_of(kinds, rules),
     )

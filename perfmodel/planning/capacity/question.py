@@ -12,6 +12,7 @@ from perfmodel.planning.capacity.requests import mean_tokens
 from perfmodel.planning.capacity.sizing import Needs
 from perfmodel.serving.mix import Part
 from perfmodel.serving.serve import Serving
+from perfmodel.specs.base import FieldError
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.hardware import Hardware
 from perfmodel.specs.model import Model
@@ -54,9 +55,19 @@ class Rules:
         ):  # fmt: skip
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= 10**6:
                 raise InputError(f"{flag}: a whole number from {low} on is needed (got {value!r})")
+        _check_formats("--weight-formats", "weights", self.weights)
+        _check_formats("--kv-formats", "kv_cache", self.kv_cache)
         for name, usd in self.usd_per_gpu_hour.items():
             if not (usd > 0 and isfinite(usd)):
                 raise InputError(f"--price: {name}={usd}: must be above 0 USD per GPU and hour")
+
+
+def _check_formats(flag: str, field: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        try:
+            Deployment.model_validate({field: name})
+        except FieldError as error:
+            raise InputError(f"{flag}: {error.problem}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,14 +101,14 @@ class ClassLatencies:
         return tuple(_seen(rows, percentile) for rows in self._times)
 
     def growth(self) -> float:
-        """Requests in the system in the later half of the time over those in the earlier half.
+        """The median time that requests spend in the later half, over that in the earlier half.
 
-        By Little's law their number is the rate times the mean time that each spends there.
+        It grows without end where more come than can be served.
         """
         rows = sorted(row for rows in self._times for row in rows)
         spent = np.array([finish - arrival for arrival, _, finish, _ in rows])
         half = len(spent) // 2
-        return float(spent[half:].mean() / spent[:half].mean()) if half else 1.0
+        return float(np.median(spent[half:]) / np.median(spent[:half])) if half else 1.0
 
 
 def _seen(rows: list[tuple[float, float, float, int]], percentile: float) -> Seen:

@@ -20,7 +20,7 @@ LEAST, MOST = 1200, 20_000
 TURNOVERS, SETTLING = 8, 3
 """Times that the requests in the system are replaced while it is counted, and before."""
 GROWTH = 1.35
-"""Growth of the number in the system, from the first half of the time to the second, that counts
+"""Growth of the time that requests spend, from the first half of them to the second, that counts
 as a queue without end."""
 
 
@@ -30,7 +30,7 @@ class Run:
 
     level: Level
     steady: bool
-    """Whether the number in the system doesn't keep on growing."""
+    """Whether the time that requests spend doesn't keep on growing."""
     prefill_share: float
     """Prefill's share of the rent: of the time that steps take, or of the GPUs where pools are."""
 
