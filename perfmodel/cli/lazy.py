@@ -19,6 +19,7 @@ COMMANDS = {
     "advise": "What each optimisation gains on one deployment: ranked, with its price.",
     "report": "One self-contained HTML page: the answer, pictures, tables, sources.",
     "simulate": "What users see under load: latencies, queueing and throughput over time.",
+    "plan": "How many GPUs of which kind a traffic needs at its service levels, at what cost.",
     "calibrate": "Measure kernels on a device and fit their models: run.",
     "models": "Models that perfmodel knows: list, show.",
     "hardware": "Accelerators that perfmodel knows: list, show, check.",
