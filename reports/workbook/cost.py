@@ -1,0 +1,135 @@
+"""The Cost sheet: what fleets cost by month, by choice, and by how fast users are served."""
+
+from __future__ import annotations
+
+from reports.workbook import inputs
+from reports.workbook.capacity import Capacity
+from reports.workbook.case import Case
+from reports.workbook.cells import Column, Formula, Place, Scalar
+from reports.workbook.loads import Loads
+from reports.workbook.months import Months
+from reports.workbook.page import Axis, Chart, Page, Series
+from reports.workbook.styles import BLUE, COLOURS, GREEN, MARKS, ORANGE
+
+SHEET = "Cost"
+TOP, CHART_ROWS = 3, 22
+LEFT = 12
+"""The first column of the charts' data."""
+BY_MONTH = (
+    Column("month", "Month, at most the horizon", "int"),
+    Column("usd_per_month", "USD per month", "usd"),
+    Column("gpus", "GPUs", "int"),
+)
+BY_CHOICE = (
+    Column("label", "Deployment", "text"),
+    Column("usd_per_hour_low", "USD per hour, low price", "usd2"),
+    Column("usd_per_hour_high", "USD per hour, high price", "usd2"),
+)
+
+
+def _months(page: Page, case: Case, months: Months) -> Place:
+    """Every month of the horizon; later rows repeat its last one."""
+    place = Place(SHEET, TOP, LEFT, BY_MONTH)
+    source = months.table.place
+    last = case.plan.traffic.months
+    page.put(TOP - 1, LEFT, "Data of the charts: later rows repeat the horizon's", "note")
+    for column in BY_MONTH:
+        page.put(*place.spot(-1, column.key), column.title, "head")
+    for month in range(months.last + 1):
+        shown = min(month, last)
+        text = f"MIN({source.away(month, 'month')},{inputs.HORIZON})"
+        page.put(*place.spot(month, "month"), Formula(text, shown), "int")
+        for key in ("usd_per_month", "gpus"):
+            picked = f"INDEX({months.span(key)},{place.at(month, 'month')}+1)"
+            value = _number(months.table.values(key)[shown])
+            made = Formula(f"IF(ISNUMBER({picked}),{picked},0)", value)
+            page.put(*place.spot(month, key), made, "usd" if key != "gpus" else "int")
+    return place
+
+
+def _number(value: Scalar) -> Scalar:
+    return value if isinstance(value, int | float) else 0
+
+
+def _choices(page: Page, capacity: Capacity) -> Place:
+    place = Place(SHEET, TOP, LEFT + 4, BY_CHOICE)
+    for column in BY_CHOICE:
+        page.put(*place.spot(-1, column.key), column.title, "head")
+    for number in range(len(capacity.sized)):
+        label = capacity.table.values("label")[number]
+        page.put(*place.spot(number, "label"),
+                 Formula(capacity.place.away(number, "label"), label))  # fmt: skip
+        for end in ("low", "high"):
+            key = f"usd_per_hour_{end}"
+            source = capacity.place.away(number, key)
+            value = _number(capacity.table.values(key)[number])
+            made = Formula(f"IF(ISNUMBER({source}),{source},0)", value)
+            page.put(*place.spot(number, key), made, "usd2")
+    return place
+
+
+def _monthly(months: Place, last: int) -> Chart:
+    def span(key: str) -> str:
+        return months.span(key, 0, last)
+
+    return Chart(
+        "scatter", "Cost and GPUs of the chosen deployment by month",
+        (
+            Series("USD per month", span("month"), span("usd_per_month"), BLUE, mark="circle"),
+            Series("GPUs (right scale)", span("month"), span("gpus"), ORANGE, mark="square",
+                   dash="dash", second=True),
+        ),
+        Axis("Month", low=0, number="0"), Axis("USD per month", low=0, number='"$"#,##0'),
+        (TOP, 0), y2=Axis("GPUs", low=0, number="#,##0"), legend="bottom",
+    )  # fmt: skip
+
+
+def _by_choice(choices: Place, count: int) -> Chart:
+    names = choices.span("label", 0, count - 1)
+    series = tuple(
+        Series(f"at the {end} price", names, choices.span(f"usd_per_hour_{end}", 0, count - 1),
+               colour)
+        for end, colour in (("low", GREEN), ("high", ORANGE))
+    )  # fmt: skip
+    return Chart(
+        "bar", "Cost of each choice's fleet, month 0 (0 where the levels aren't met)", series,
+        Axis("USD per hour", low=0, number='"$"#,##0'), Axis(""),
+        (TOP + CHART_ROWS, 0), (760, 160 + 60 * count), legend="bottom",
+    )  # fmt: skip
+
+
+def _by_speed(capacity: Capacity, loads: Loads, row: int) -> Chart:
+    series = tuple(
+        Series(
+            capacity.place.away(number, "label"), loads.span(number, "tokens_per_s_user"),
+            loads.span(number, "usd_per_million_tokens_full"), COLOURS[number % len(COLOURS)],
+            mark=MARKS[number % len(MARKS)],
+        )
+        for number in range(len(capacity.sized))
+    )  # fmt: skip
+    return Chart(
+        "scatter", "Cost against the slowest class's speed, load by load (replicas full)", series,
+        Axis("Tokens per second of one user", low=0, number="0"),
+        Axis("USD per million tokens, prompt and output", log=True, number='"$"0.00'),
+        (row, 0), (760, 460), legend="bottom",
+    )  # fmt: skip
+
+
+def cost_page(case: Case, capacity: Capacity, loads: Loads, months: Months) -> Page:
+    """The sheet: charts, and their data right of them."""
+    page = Page(SHEET, tab="#548235")
+    page.head(
+        "Cost",
+        "Charts follow Inputs. Rent of GPUs alone: no hosts, network, storage or staff.",
+    )
+    by_month, by_choice = _months(page, case, months), _choices(page, capacity)
+    count = len(capacity.sized)
+    bars = _by_choice(by_choice, count)
+    below = bars.spot[0] + bars.size[1] // 20 + 2
+    page.charts += [
+        _monthly(by_month, months.last), bars, _by_speed(capacity, loads, below),
+    ]  # fmt: skip
+    page.widths |= {LEFT + 4: 40}
+    page.breaks, page.scale = (LEFT,), 90
+    page.frozen = (2, 0)
+    return page

@@ -1,0 +1,225 @@
+"""The Roofline sheet: the chosen deployment's operators under its device's roofs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from perfmodel.units import GIGA, KILO, MEGA
+from reports.workbook.case import Case
+from reports.workbook.cells import Column, Content, Formula, Place, Table, plain
+from reports.workbook.hardware import BANDWIDTH, PEAK, HardwareFacts
+from reports.workbook.operators import Operators
+from reports.workbook.page import Axis, Chart, Page, Series
+from reports.workbook.picked import Picked, PickedColumn
+from reports.workbook.styles import BLUE, COLOURS, GREY, ORANGE
+
+SHEET = "Roofline"
+PHASES = ("prefill", "decode")
+PHASE_COLUMNS = (
+    Column("choice", "Choice", "int", 9),
+    Column("phase", "Phase", "text", 9),
+    Column("batch", "Batch, sequences", "int", 10),
+    Column("context", "Tokens of each", "int", 10),
+    Column("gflop", "GFLOP", "n1", 12),
+    Column("mb", "Memory traffic, MB", "n1", 12),
+    Column("flop_per_byte", "Intensity, FLOP/B", "n2", 11),
+    Column("ridge_flop_per_byte", "Ridge point, FLOP/B", "n1", 11),
+    Column("roof_ms", "Roof, ms", "n2", 10),
+    Column("time_ms", "Calibrated time, ms", "n2", 11),
+    Column("time_ms_low", "90 % interval from, ms", "n2", 11),
+    Column("time_ms_high", "to, ms", "n2", 10),
+    Column("bound", "Limited by", "text", 11),
+)
+POINTS = (
+    Column("choice", "Choice", "int", 9),
+    Column("phase", "Phase", "text", 9),
+    Column("operator", "Operator", "text", 10),
+    Column("flop_per_byte", "Intensity, FLOP/B", "n2", 11),
+    Column("tflop_per_s", "Achieved, TFLOP/s", "n2", 11),
+)
+TOP, CHART_ROWS = 3, 27
+"""Of the table of phases, and how many rows the chart below it covers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """The tables behind the chart."""
+
+    phases: Table
+    points: Table
+    starts: dict[str, tuple[int, ...]]
+    """By phase and choice: the first of its points, from 1."""
+    counts: dict[str, tuple[int, ...]]
+
+
+def _phase_rows(case: Case, operators: Operators, hardware: HardwareFacts,
+                place: Place) -> list[list[Content]]:  # fmt: skip
+    rows: list[list[Content]] = []
+    for facts in case.facts:
+        for name, result, phase in (
+            (PHASES[0], facts.first, facts.first.prefill),
+            (PHASES[1], facts.typical, facts.typical.decode),
+        ):
+            total, record = phase.cost.total, len(rows)
+
+            def summed(key: str, factor: str = "") -> str:
+                return f"SUM({operators.span(facts.number, name, key)}){factor}"  # noqa: B023
+
+            peak = hardware.at(facts.hardware, PEAK + result.plan.formats.main.arithmetic)
+            bandwidth = hardware.at(facts.hardware, BANDWIDTH)
+            gflop, mb = place.at(record, "gflop"), place.at(record, "mb")
+            context = result.workload.prompt
+            if name == PHASES[1]:
+                context = context + result.workload.output / 2
+            rows.append([
+                facts.number, name, plain(result.workload.batch), plain(context),
+                Formula(summed("gflop"), float(total.flops) / GIGA),
+                Formula(summed("mb"), float(total.bytes) / MEGA),
+                Formula(f"{gflop}*1000/{mb}", float(total.arithmetic_intensity)),
+                Formula(f"{peak}*1000/{bandwidth}", phase.ridge_point),
+                Formula(summed("roof_us", "/1000"), KILO * float(total.roof_s)),
+                Formula(summed("time_us", "/1000"), KILO * float(total.time_s)),
+                Formula(summed("time_us_low", "/1000"), KILO * float(total.low_s)),
+                Formula(summed("time_us_high", "/1000"), KILO * float(total.high_s)),
+                str(total.bound),
+            ])  # fmt: skip
+    return rows
+
+
+def _point_rows(operators: Operators) -> tuple[list[list[Content]], dict[tuple[int, str], list[int]]]:
+    """Operators with FLOPs, and which rows are those of a choice's phase."""
+    rows: list[list[Content]] = []
+    found: dict[tuple[int, str], list[int]] = {}
+    source, table = operators.table.place, operators.table
+    values = {key: table.values(key) for key in ("flop_per_byte", "tflop_per_s")}
+    for record, line in enumerate(operators.lines):
+        if not float(line.row.cost.flops) or not float(line.row.cost.time_s):
+            continue
+        found.setdefault((line.facts.number, line.phase), []).append(len(rows) + 1)
+        rows.append([
+            line.facts.number, line.phase, line.row.name,
+            *(Formula(source.away(record, key), values[key][record]) for key in values),
+        ])  # fmt: skip
+    return rows, found
+
+
+def roofline_tables(case: Case, operators: Operators, hardware: HardwareFacts) -> Roofline:
+    """Totals of each phase, and a point for each operator that has FLOPs."""
+    place = Place(SHEET, TOP, 0, PHASE_COLUMNS)
+    phases = Table.of("phases", place, _phase_rows(case, operators, hardware, place))
+    rows, found = _point_rows(operators)
+    below = TOP + 1 + len(phases.rows) + 1 + CHART_ROWS + 3
+    points = Table.of("roofline", Place(SHEET, below, 0, POINTS), rows)
+    numbers = [facts.number for facts in case.facts]
+    return Roofline(
+        phases,
+        points,
+        {phase: tuple(found[n, phase][0] for n in numbers) for phase in PHASES},
+        {phase: tuple(len(found[n, phase]) for n in numbers) for phase in PHASES},
+    )
+
+
+def _picked(roofline: Roofline) -> Picked:
+    place, last = roofline.points.place, len(roofline.points.rows) - 1
+    columns = tuple(
+        PickedColumn(f"{phase}_{key}", f"{phase.capitalize()}: {title}", "n2",
+                     place.span(key, 0, last), roofline.points.values(key),
+                     roofline.starts[phase], roofline.counts[phase])
+        for phase in PHASES
+        for key, title in (("flop_per_byte", "FLOP/B"), ("tflop_per_s", "TFLOP/s"))
+    )  # fmt: skip
+    most = max(max(counts) for counts in roofline.counts.values())
+    return Picked(SHEET, place.top, len(POINTS) + 1, most, columns)
+
+
+def _arithmetics(operators: Operators, hardware: HardwareFacts) -> list[str]:
+    """What the operators of any choice compute in, where the first choice's device has it."""
+    used = dict.fromkeys(line.row.arithmetic for line in operators.lines)
+    return [name for name in used if PEAK + name in hardware.table.keys]
+
+
+def _decade(value: float, *, up: bool) -> float:
+    power = math.log10(value)
+    return 10.0 ** (math.ceil(power) if up else math.floor(power))
+
+
+def roofline_page(case: Case, roofline: Roofline, operators: Operators,
+                  hardware: HardwareFacts) -> Page:  # fmt: skip
+    """The sheet: totals, the chart, and its data."""
+    page = Page(SHEET, tab="#0072B2")
+    page.head(
+        "Roofline: where the chosen deployment's operators stand",
+        "A mark is an operator at its calibrated time; no device works above the lines. "
+        "Operators without FLOPs (norms, exchanges) have no mark.",
+    )
+    page.table(roofline.phases)
+    page.table(roofline.points, shown=False)
+    data = _picked(roofline)
+    data.write(page)
+    xs = [float(x) for x in roofline.points.values("flop_per_byte") if isinstance(x, int | float)]
+    ys = [float(y) for y in roofline.points.values("tflop_per_s") if isinstance(y, int | float)]
+    names = _arithmetics(operators, hardware)
+    peaks = [rate for h in case.hardware for name in names if (rate := h.peak(name))]
+    low, high = _decade(min(xs), up=False), _decade(max([*xs, 1000]), up=True)
+    top = _decade(max(peaks) / 1e12, up=True)
+    lines = _roofs(page, case, hardware, names, (low, high), data)
+    marks = [
+        Series(f"{phase.capitalize()}'s operators", data.span(f"{phase}_flop_per_byte"),
+               data.span(f"{phase}_tflop_per_s"), colour, line=False, mark=mark)
+        for phase, colour, mark in (("prefill", BLUE, "circle"), ("decode", ORANGE, "diamond"))
+    ]  # fmt: skip
+    page.charts.append(Chart(
+        "scatter", "Roofline of the chosen deployment, one GPU", (*lines, *marks),
+        Axis("Arithmetic intensity, FLOP per byte of device memory", True, low, high),
+        Axis("TFLOP/s", True, _decade(min(ys), up=False), top),
+        (TOP + 1 + len(roofline.phases.rows) + 1, 0), (980, 520),
+    ))  # fmt: skip
+    page.frozen = (TOP + 1, 0)
+    return page
+
+
+ROOF_COLUMNS = 3
+
+
+def _roofs(page: Page, case: Case, hardware: HardwareFacts, names: list[str],
+           ends: tuple[float, float], data: Picked) -> list[Series]:  # fmt: skip
+    """The roofs' points: both ends of the axis, and the ridge between them."""
+    left = data.left + 1 + len(data.columns) + 1
+    page.put(data.top - 1, left, "Roofs of the chosen deployment's device", "note")
+    which = f"MATCH(Chosen_hardware,{hardware.span('name')},0)"
+    series = []
+    first = case.facts[0].hardware
+    bandwidth = f"INDEX({hardware.span(BANDWIDTH)},1,{which})"
+    for number, name in enumerate(names):
+        key, column = PEAK + name, left + 2 * number
+        page.put(data.top, column, f"{name}: FLOP/B", "head")
+        page.put(data.top, column + 1, f"{name}: TFLOP/s", "head")
+        rate = f"INDEX({hardware.span(key)},1,{which})"
+        best = f"INDEX({hardware.span(PEAK + _main(case))},1,{which})"
+        peak = f"IF(N({rate})>0,{rate},{best})"
+        rates = first.peak(name) or first.peak(_main(case)) or 0.0
+        ridge = rates / first.memory_bandwidth
+        xs: list[Content] = [ends[0], Formula(f"{peak}*1000/{bandwidth}", ridge), ends[1]]
+        values = [ends[0], ridge, ends[1]]
+        for row, (x, value) in enumerate(zip(xs, values, strict=True), data.top + 1):
+            cell = page.put(row, column, x, "n2")
+            roof = min(rates, first.memory_bandwidth * value) / 1e12
+            page.put(row, column + 1, Formula(f"MIN({peak},{bandwidth}*{cell}/1000)", roof), "n1")
+        series.append(Series(
+            f"{name} roof", _range(column, data.top), _range(column + 1, data.top),
+            GREY if not number else COLOURS[2 + number % 4],
+            dash="solid" if not number else "dash",
+        ))  # fmt: skip
+    return series
+
+
+def _main(case: Case) -> str:
+    return case.facts[0].first.plan.formats.base_arithmetic
+
+
+def _range(column: int, top: int) -> str:
+    place = Place(SHEET, top, column, (Column("x", "x"),))
+    return place.span("x", 0, 2)
+
+
