@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from perfmodel.inference.record import estimate_record
     from perfmodel.operators.parameters import count_parameters
     from perfmodel.planning.advice import Advice, advise
+    from perfmodel.planning.capacity.answer import Plan
+    from perfmodel.planning.capacity.plan import plan
+    from perfmodel.planning.capacity.question import Rules
     from perfmodel.planning.lever import Limits
     from perfmodel.planning.record import advice_record
-    from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop, SharedPrefix, Trace
+    from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop, Trace
     from perfmodel.serving.lengths import Lengths
     from perfmodel.serving.results import Simulation, simulation_record
     from perfmodel.serving.serve import Serving, simulate
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from perfmodel.specs.loading import load_model, model_names
     from perfmodel.specs.model import Model
     from perfmodel.specs.speculation import Speculation
+    from perfmodel.specs.traffic import RequestClass, ServiceLevel, Traffic, load_traffic
     from perfmodel.specs.workload import Workload
 
 __version__ = "0.1.0"
@@ -48,11 +52,16 @@ _HOME = {
     "OpenLoop": "perfmodel.serving.arrivals",
     "PerfmodelError": "perfmodel.errors",
     "Serving": "perfmodel.serving.serve",
-    "SharedPrefix": "perfmodel.serving.arrivals",
+    "SharedPrefix": "perfmodel.serving.shared_prefix",
     "Simulation": "perfmodel.serving.results",
     "Speculation": "perfmodel.specs.speculation",
     "Trace": "perfmodel.serving.arrivals",
+    "Plan": "perfmodel.planning.capacity.answer",
+    "RequestClass": "perfmodel.specs.traffic",
+    "Rules": "perfmodel.planning.capacity.question",
+    "ServiceLevel": "perfmodel.specs.traffic",
     "SteadyState": "perfmodel.serving.steady_state",
+    "Traffic": "perfmodel.specs.traffic",
     "UnknownNameError": "perfmodel.errors",
     "Workload": "perfmodel.specs.workload",
     "advice_record": "perfmodel.planning.record",
@@ -63,7 +72,9 @@ _HOME = {
     "hardware_names": "perfmodel.specs.hardware",
     "load_hardware": "perfmodel.specs.hardware",
     "load_model": "perfmodel.specs.loading",
+    "load_traffic": "perfmodel.specs.traffic",
     "model_names": "perfmodel.specs.loading",
+    "plan": "perfmodel.planning.capacity.plan",
     "simulate": "perfmodel.serving.serve",
     "simulation_record": "perfmodel.serving.results",
     "steady_state": "perfmodel.serving.steady_state",
@@ -83,12 +94,17 @@ __all__ = [
     "Model",
     "OpenLoop",
     "PerfmodelError",
+    "Plan",
+    "RequestClass",
+    "Rules",
+    "ServiceLevel",
     "Serving",
     "SharedPrefix",
     "Simulation",
     "Speculation",
     "SteadyState",
     "Trace",
+    "Traffic",
     "UnknownNameError",
     "Workload",
     "__version__",
@@ -100,7 +116,9 @@ __all__ = [
     "hardware_names",
     "load_hardware",
     "load_model",
+    "load_traffic",
     "model_names",
+    "plan",
     "simulate",
     "simulation_record",
     "steady_state",
