@@ -15,6 +15,7 @@ from reports.workbook.cost import cost_page
 from reports.workbook.hardware import hardware_facts, hardware_page
 from reports.workbook.inputs import input_places, inputs_page
 from reports.workbook.latency import latency_page, latency_table
+from reports.workbook.latency_chart import latency_chart_page
 from reports.workbook.loads import load_table, loads_page
 from reports.workbook.model import memory_table, model_page, model_table
 from reports.workbook.months import furthest, horizon_cost, month_table, months_page
@@ -50,7 +51,7 @@ def book_of(plan: Plan, made: datetime | None = None) -> Book:
     places = input_places(case)
     hardware = hardware_facts(case)
     loads = load_table(case, places)
-    capacity = capacity_table(case, places, loads)
+    capacity = capacity_table(case, places, loads, hardware)
     months = month_table(case, capacity)
     operators = operator_table(case, hardware)
     roofline = roofline_tables(case, operators, hardware)
@@ -66,6 +67,7 @@ def book_of(plan: Plan, made: datetime | None = None) -> Book:
         cost_page(case, capacity, loads, months),
         loads_page(case, places, loads),
         latency_page(case, latency),
+        latency_chart_page(case, latency),
         operators_page(case, operators),
         roofline_page(case, roofline, operators, hardware),
         model_page(case, model, memory),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from math import fsum
 
 import numpy as np
 
@@ -12,9 +11,9 @@ import perfmodel
 from perfmodel.errors import InputError
 from perfmodel.inference.estimate import Estimate, estimate
 from perfmodel.planning.capacity.answer import Choice, Plan
+from perfmodel.planning.capacity.question import needs_of
+from perfmodel.planning.capacity.requests import mean_tokens
 from perfmodel.planning.capacity.sizing import Needs
-from perfmodel.serving.lengths import Lengths
-from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.hardware import Hardware
 from perfmodel.specs.workload import LARGEST, Workload
 
@@ -67,16 +66,12 @@ class Case:
 
     def needs(self, month: int, usd_per_gpu_hour: float) -> Needs:
         """What a fleet is sized for in a month."""
-        traffic, terms = self.plan.traffic, self.plan.terms
-        return Needs(
-            rate=traffic.rate_at(month),
-            peak=traffic.peak,
-            prompt=self.prompt,
-            output=self.output,
-            utilisation_target=terms.utilisation_target,
-            spare=terms.spare,
-            usd_per_gpu_hour=usd_per_gpu_hour,
-        )
+        return needs_of(self.plan.traffic, self.plan.terms, usd_per_gpu_hour, month)
+
+    @property
+    def busiest(self) -> float:
+        """Requests per second in the first month's busiest hour."""
+        return self.plan.traffic.peak_at(0)
 
     @property
     def mean_prompt(self) -> int:
@@ -89,41 +84,9 @@ class Case:
         return max(1, round(self.output))
 
 
-def mean_lengths(plan: Plan) -> tuple[float, float]:
-    """Mean tokens of a request's prompt and output, over the classes."""
-    traffic = plan.traffic
-    means = [
-        (Lengths.parse(c.prompt, f"{c.name}: prompt").mean,
-         Lengths.parse(c.output, f"{c.name}: output").mean)
-        for c in traffic.classes
-    ]  # fmt: skip
-    shares = traffic.shares()
-    prompt, output = (
-        fsum(share * mean[which] for share, mean in zip(shares, means, strict=True))
-        for which in (0, 1)
-    )
-    return prompt, output
-
-
-def layout(deployment: Deployment) -> str:
-    """Parallel sizes above one: ``TP 4 EP 8``; ``1 GPU`` where there are none."""
-    names = ("tp", "pp", "ep", "dp", "cp", "dcp")
-    sizes = [(name.upper(), getattr(deployment, name)) for name in names]
-    return " ".join(f"{name} {size}" for name, size in sizes if size > 1) or "1 GPU"
-
-
 def choice_label(number: int, choice: Choice) -> str:
     """A choice in a few words, its number first: no two are alike."""
-    d = choice.deployment
-    words = [f"{choice.gpus_per_replica} × {choice.hardware.name}", layout(d)]
-    words += [f"weights {d.weights}"] if d.weights != "auto" else []
-    words += [f"cache {d.kv_cache}"] if d.kv_cache != "auto" else []
-    if choice.serving.disaggregate is not None:
-        prefill, decode = choice.serving.disaggregate
-        words.append(f"{prefill} prefill + {decode} decode")
-    if d.speculation is not None:
-        words.append(f"speculative {d.speculation.method}")
-    return f"{number} · {' · '.join(words)}"
+    return f"{number} · {choice.gpus_per_replica} × {choice.hardware.name} · {choice.label}"
 
 
 def _instance(choice: Choice) -> int:
@@ -174,7 +137,7 @@ def case_of(plan: Plan, made: datetime) -> Case:
         nearest = plan.nearest
         why = "" if nearest is None else f": {nearest.limit}; {nearest.would_do} would do"
         raise InputError(f"no deployment keeps the service levels, so nothing can be sized{why}")
-    prompt, output = mean_lengths(plan)
+    prompt, output = mean_tokens(plan.traffic)
     whole = max(1, round(prompt)), max(1, round(output))
     facts = tuple(
         _facts(plan, number, choice, *whole) for number, choice in enumerate(plan.choices, 1)

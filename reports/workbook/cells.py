@@ -59,6 +59,11 @@ class Cell:
 Content = Scalar | Formula | Cell
 
 
+def quoted(sheet: str) -> str:
+    """A sheet's name as formulas write it."""
+    return f"'{sheet}'" if " " in sheet else sheet
+
+
 def fixed_row(row: int, column: int) -> str:
     """An address whose row stays where a formula is copied downwards: ``H$4``."""
     return str(xl_rowcol_to_cell(row, column, row_abs=True))
@@ -94,6 +99,8 @@ class Column:
     """In characters."""
     unit: str = ""
     """Beside the title, where records stand side by side."""
+    strong: bool = False
+    """Stands out among its neighbours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +138,11 @@ class Place:
 
     def away(self, record: int, key: str) -> str:
         """The address for a formula of any sheet: ``Loads!$D$7``."""
-        return f"{self.sheet}!{self._fixed(record, key)}"
+        return f"{quoted(self.sheet)}!{self._fixed(record, key)}"
 
     def span(self, key: str, first: int, last: int) -> str:
         """A quantity of several records for a formula of any sheet: ``Loads!$D$7:$D$12``."""
-        return f"{self.sheet}!{self._fixed(first, key)}:{self._fixed(last, key)}"
+        return f"{quoted(self.sheet)}!{self._fixed(first, key)}:{self._fixed(last, key)}"
 
     def _fixed(self, record: int, key: str) -> str:
         return str(xl_rowcol_to_cell(*self.spot(record, key), row_abs=True, col_abs=True))
@@ -149,9 +156,13 @@ class Table:
     """Of its file."""
     place: Place
     rows: tuple[tuple[Cell, ...], ...]
+    kept: int | None = None
+    """Records that files repeat: the first ones. None: all."""
 
     @classmethod
-    def of(cls, name: str, place: Place, rows: Sequence[Sequence[Content]]) -> Table:
+    def of(
+        cls, name: str, place: Place, rows: Sequence[Sequence[Content]], kept: int | None = None
+    ) -> Table:
         """A table of rows in the order of the place's columns.
 
         Raises:
@@ -160,7 +171,7 @@ class Table:
         made = tuple(tuple(as_cell(content) for content in row) for row in rows)
         if any(len(row) != len(place.columns) for row in made):
             raise ValueError(f"{name}: a row doesn't have {len(place.columns)} cells")
-        return cls(name, place, made)
+        return cls(name, place, made, kept)
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -13,12 +13,12 @@ from reports.workbook.styles import BLUE, COLOURS, GREEN, MARKS, ORANGE
 
 SHEET = "Cost"
 TOP, CHART_ROWS = 3, 22
-LEFT = 12
+LEFT = 14
 """The first column of the charts' data."""
 BY_MONTH = (
     Column("month", "Month, at most the horizon", "int"),
     Column("usd_per_month", "USD per month", "usd"),
-    Column("gpus", "GPUs", "int"),
+    Column("utilisation_degraded", "Load with the spare ones gone", "percent"),
 )
 BY_CHOICE = (
     Column("label", "Deployment", "text"),
@@ -39,11 +39,11 @@ def _months(page: Page, case: Case, months: Months) -> Place:
         shown = min(month, last)
         text = f"MIN({source.away(month, 'month')},{inputs.HORIZON})"
         page.put(*place.spot(month, "month"), Formula(text, shown), "int")
-        for key in ("usd_per_month", "gpus"):
+        for key in ("usd_per_month", "utilisation_degraded"):
             picked = f"INDEX({months.span(key)},{place.at(month, 'month')}+1)"
             value = _number(months.table.values(key)[shown])
             made = Formula(f"IF(ISNUMBER({picked}),{picked},0)", value)
-            page.put(*place.spot(month, key), made, "usd" if key != "gpus" else "int")
+            page.put(*place.spot(month, key), made, "usd" if key == "usd_per_month" else "percent")
     return place
 
 
@@ -73,14 +73,14 @@ def _monthly(months: Place, last: int) -> Chart:
         return months.span(key, 0, last)
 
     return Chart(
-        "scatter", "Cost and GPUs of the chosen deployment by month",
+        "scatter", "Cost and headroom of the chosen deployment by month",
         (
             Series("USD per month", span("month"), span("usd_per_month"), BLUE, mark="circle"),
-            Series("GPUs (right scale)", span("month"), span("gpus"), ORANGE, mark="square",
-                   dash="dash", second=True),
+            Series("Busiest hour's load, the spare ones gone (right scale)", span("month"),
+                   span("utilisation_degraded"), ORANGE, mark="square", dash="dash", second=True),
         ),
         Axis("Month", low=0, number="0"), Axis("USD per month", low=0, number='"$"#,##0'),
-        (TOP, 0), y2=Axis("GPUs", low=0, number="#,##0"), legend="bottom",
+        (TOP, 0), y2=Axis("Share of what replicas carry", low=0, high=1, number="0%"), legend="bottom",
     )  # fmt: skip
 
 
@@ -93,25 +93,57 @@ def _by_choice(choices: Place, count: int) -> Chart:
     )  # fmt: skip
     return Chart(
         "bar", "Cost of each choice's fleet, month 0 (0 where the levels aren't met)", series,
-        Axis("USD per hour", low=0, number='"$"#,##0'), Axis(""),
+        Axis("USD per hour", low=0, number='"$"#,##0', far=True), Axis("", reverse=True),
         (TOP + CHART_ROWS, 0), (760, 160 + 60 * count), legend="bottom",
     )  # fmt: skip
 
 
-def _by_speed(capacity: Capacity, loads: Loads, row: int) -> Chart:
+def _fronts(page: Page, capacity: Capacity, loads: Loads) -> Place:
+    """Each choice's fleets, load by load, as far as promises are kept; later rows repeat."""
+    columns = tuple(
+        column
+        for number in range(len(capacity.sized))
+        for column in (
+            Column(f"speed_{number}", f"Choice {number + 1}: tokens/s of a user", "n1"),
+            Column(f"usd_{number}", f"Choice {number + 1}: USD per hour", "usd2"),
+        )
+    )
+    place = Place(SHEET, TOP + len(capacity.sized) + 4, LEFT + 4,
+                  (Column("load", "Load", "int"), *columns))  # fmt: skip
+    page.put(place.top - 1, place.left, "Fleets of the loads that keep the promises", "note")
+    for column in place.columns:
+        page.put(*place.spot(-1, column.key), column.title, "head")
+    for load in range(max(loads.count)):
+        page.put(*place.spot(load, "load"), load + 1, "int")
+        for number in range(len(capacity.sized)):
+            used = capacity.place.away(number, "usable_loads")
+            row = f"MAX(1,MIN({place.at(load, 'load')},{used}))"
+            usable = capacity.table.values("usable_loads")[number]
+            picked = max(1, min(load + 1, int(usable or 0))) - 1
+            for key, source, style in (
+                ("speed", "busiest_tokens_per_s", "n1"), ("usd", "fleet_usd_per_hour", "usd2"),
+            ):  # fmt: skip
+                found = f"INDEX({loads.span(number, source)},{row})"
+                value = _number(loads.values(number, source)[picked])
+                made = Formula(f"IF(ISNUMBER({found}),{found},0)", value)
+                page.put(*place.spot(load, f"{key}_{number}"), made, style)
+    return place
+
+
+def _by_speed(capacity: Capacity, fronts: Place, points: int, row: int) -> Chart:
     series = tuple(
         Series(
-            capacity.place.away(number, "label"), loads.span(number, "tokens_per_s_user"),
-            loads.span(number, "usd_per_million_tokens_full"), COLOURS[number % len(COLOURS)],
+            capacity.place.away(number, "label"), fronts.span(f"speed_{number}", 0, points - 1),
+            fronts.span(f"usd_{number}", 0, points - 1), COLOURS[number % len(COLOURS)],
             mark=MARKS[number % len(MARKS)],
         )
         for number in range(len(capacity.sized))
     )  # fmt: skip
     return Chart(
-        "scatter", "Cost against the slowest class's speed, load by load (replicas full)", series,
-        Axis("Tokens per second of one user", low=0, number="0"),
-        Axis("USD per million tokens, prompt and output", log=True, number='"$"0.00'),
-        (row, 0), (760, 460), legend="bottom",
+        "scatter", "User's speed against cost: fleets at every load that keeps the promises",
+        series, Axis("Tokens per second of one user in the busiest hour", low=0, number="0"),
+        Axis("USD per hour, middle price", low=0, number='"$"#,##0'),
+        (row, 0), (760, 420 + 20 * len(series)), legend="bottom",
     )  # fmt: skip
 
 
@@ -123,13 +155,13 @@ def cost_page(case: Case, capacity: Capacity, loads: Loads, months: Months) -> P
         "Charts follow Inputs. Rent of GPUs alone: no hosts, network, storage or staff.",
     )
     by_month, by_choice = _months(page, case, months), _choices(page, capacity)
-    count = len(capacity.sized)
-    bars = _by_choice(by_choice, count)
+    fronts = _fronts(page, capacity, loads)
+    bars = _by_choice(by_choice, len(capacity.sized))
     below = bars.spot[0] + bars.size[1] // 20 + 2
-    page.charts += [
-        _monthly(by_month, months.last), bars, _by_speed(capacity, loads, below),
-    ]  # fmt: skip
+    speed = _by_speed(capacity, fronts, max(loads.count), below)
+    page.charts += [_monthly(by_month, months.last), bars, speed]
     page.widths |= {LEFT + 4: 40}
-    page.breaks, page.scale = (LEFT,), 90
+    page.printed, page.pages = (0, 0, below + speed.size[1] // 20 + 1, LEFT - 2), 1
+    page.portrait = True
     page.frozen = (2, 0)
     return page

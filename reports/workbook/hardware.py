@@ -17,8 +17,8 @@ BANDWIDTH = "memory.bandwidth_gb_s"
 SOURCES = (
     Column("hardware", "Hardware", "wrap", 34),
     Column("group", "Group", "wrap", 16),
-    Column("source", "Where its figures were read", "wrap", 70),
-    Column("recalled", "Given from memory: verify", "wrap", 24),
+    Column("source", "Where its figures were read", "wrap", 52),
+    Column("recalled", "Given from memory: verify", "wrap", 30),
 )
 
 
@@ -30,6 +30,18 @@ def _figure(hardware: Hardware, key: str) -> Content:
     return plain(value)
 
 
+UNIT_PARTS = {"gb", "gib", "mb", "kb", "mhz", "w", "usd", "s"}
+"""Parts of keys that say a unit, which stands in a column of its own."""
+
+
+def _words(key: str) -> str:
+    """``memory.bandwidth_gb_s`` in words."""
+    group, _, name = key.rpartition(".")
+    parts = [part for part in name.split("_") if part not in UNIT_PARTS]
+    words = " ".join(parts)
+    return f"{group.replace('_tflops', '').replace('_', ' ')}: {words}" if group else words
+
+
 def _columns(case: Case) -> tuple[Column, ...]:
     """A row for each fact that a profile gives."""
     columns = []
@@ -37,9 +49,8 @@ def _columns(case: Case) -> tuple[Column, ...]:
         if group_of(field) is not None or common(key) or key in {"schema", "notes", "name"}:
             continue
         if any(_figure(hardware, key) is not None for hardware in case.hardware):
-            words = f"{key.replace('_', ' ').replace('.', ': ')}"
             style = "general" if unit(field) else "right"
-            columns.append(Column(key, words, style, unit=unit(field)))
+            columns.append(Column(key, _words(key), style, unit=unit(field)))
     return (Column("name", "Hardware", "right"), *columns)
 
 
@@ -107,7 +118,7 @@ def hardware_page(facts: HardwareFacts) -> Page:
     sources = facts.sources.place
     page.section(sources.top - 1, "Sources", 4)
     page.table(facts.sources)
-    page.widths |= {0: 34, 1: 16, 2: 70, 3: 30} | {
+    page.widths |= {0: 34, 1: 16, 2: 52, 3: 30} | {
         number: 24 for number in range(4, 2 + len(facts.names))
     }
     page.frozen = (TOP, 2)

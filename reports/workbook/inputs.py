@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfmodel.planning.capacity.energy import BUSY, IDLE
+from perfmodel.planning.capacity.requests import mean_length
 from perfmodel.serving.lengths import Lengths
 from perfmodel.specs.traffic import RequestClass
 from perfmodel.units import KILO
@@ -17,6 +19,10 @@ TARGET, SPARE, HOURS = "Utilisation_target", "Spare_replicas", "Hours_per_month"
 CHOSEN, CHOICE = "Chosen_deployment", "Choice_no"
 PROMPT, OUTPUT = "Mean_prompt", "Mean_output"
 """Names that formulas call inputs by."""
+BUSY_LOW, BUSY_HIGH = "Busy_power_low", "Busy_power_high"
+IDLE_LOW, IDLE_HIGH = "Idle_power_low", "Idle_power_high"
+BUSIEST = f"{RATE}*{PEAK}"
+"""Requests per second in the first month's busiest hour."""
 HOURS_PER_MONTH = 730
 """A year's 8,760 hours over 12."""
 FURTHEST = 120
@@ -54,6 +60,11 @@ class InputPlaces:
     prices: Place
     hardware: tuple[str, ...]
 
+    @property
+    def power(self) -> int:
+        """The row of the section that follows the prices."""
+        return self.prices.top + len(self.hardware) + 2
+
     def limit(self, which: int, key: str) -> str:
         """The promise to a class: ``ttft_limit_ms``, ``tpot_limit_ms`` or ``e2e_limit_s``."""
         return self.classes.away(which, key)
@@ -63,9 +74,14 @@ class InputPlaces:
         return self.prices.away(self.hardware.index(hardware), key)
 
 
-ANSWERS, TRAFFIC, SIZING, DEPLOYMENT = 3, 17, 26, 32
+ANSWERS, DEPLOYMENT, TRAFFIC, SIZING = 3, 23, 27, 35
 """Rows of the sections above the tables."""
-_CLASSES = 36
+_CLASSES = 40
+
+
+def working_text(rate: str, busiest: str) -> str:
+    """Replicas that hold the busiest hour: ⌈busiest / (target·rate)⌉, at least one."""
+    return f"MAX(1,ROUNDUP({busiest}/({TARGET}*{rate})-1E-9,0))"
 
 
 def input_places(case: Case) -> InputPlaces:
@@ -90,8 +106,8 @@ def _class_row(given: RequestClass, share: float) -> list[Content]:
     return [
         given.name,
         share,
-        Lengths.parse(given.prompt, "prompt").mean,
-        Lengths.parse(given.output, "output").mean,
+        mean_length(Lengths.parse(given.prompt, "prompt")),
+        mean_length(Lengths.parse(given.output, "output")),
         given.prefix_tokens,
         _limit(_milli(level.ttft_s), "Time to first token, queueing included", "ms"),
         _limit(_milli(level.tpot_s), "Time per output token after the first", "ms"),
@@ -134,17 +150,18 @@ def price_table(case: Case, places: InputPlaces) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A line of the answer: a named cell elsewhere, repeated."""
+    """A line of the answer."""
 
     label: str
-    name: str
+    text: str
+    """Its formula: mostly the name of a cell elsewhere."""
     value: str | int | float | None
     style: str
     unit: str
     note: str
 
 
-def _inputs(case: Case, last_month: int) -> dict[int, list[tuple[str, Content, str, str, str]]]:
+def _inputs(case: Case, last_month: int, power: int) -> dict[int, list[tuple[str, Content, str, str, str]]]:
     """Label, cell, style, unit and note of each input, below the row of its section."""
     traffic, terms = case.plan.traffic, case.plan.terms
     return {
@@ -169,8 +186,8 @@ def _inputs(case: Case, last_month: int) -> dict[int, list[tuple[str, Content, s
         SIZING: [
             ("Utilisation target", Cell(terms.utilisation_target, name=TARGET, rule=Rule(
                 "decimal", "Share of a replica's greatest rate that the busiest hour may load it "
-                "with: above 0, at most 100%.", 0.01, 1)), "percent0*", "of a replica's rate",
-             "headroom in each replica"),
+                "with: above 0, at most 100%.", 0.01, 1)), "percent0*", "of its rate",
+             "how far the busiest hour may load a replica"),
             ("Spare replicas", Cell(terms.spare, name=SPARE, rule=Rule(
                 "integer", "Replicas that may fail in the busiest hour: 1 is N+1.", 0, 10_000)),
              "int*", "replicas", "N+1 is 1"),
@@ -178,7 +195,21 @@ def _inputs(case: Case, last_month: int) -> dict[int, list[tuple[str, Content, s
                 "decimal", "Hours that are paid for in a month; 8,760 / 12 = 730.", 1, 744)),
              "general*", "hours", "a year's 8,760 over 12"),
         ],
+        power: [
+            _power(f"{what} GPU, {end}", name, value, "of TDP", "Notes has the sources")
+            for what, end, name, value in (
+                ("Busy", "low", BUSY_LOW, BUSY.low), ("Busy", "high", BUSY_HIGH, BUSY.high),
+                ("Idle", "low", IDLE_LOW, IDLE.low), ("Idle", "high", IDLE_HIGH, IDLE.high),
+            )
+        ],
     }  # fmt: skip
+
+
+def _power(
+    label: str, name: str, share: float, unit: str, note: str
+) -> tuple[str, Content, str, str, str]:
+    rule = Rule("decimal", "Share of the GPU's power limit (TDP) that it draws.", 0, 1)
+    return label, Cell(share, name=name, rule=rule), "percent0*", unit, note
 
 
 def inputs_page(
@@ -194,12 +225,12 @@ def inputs_page(
     page.section(ANSWERS, "Answer for the chosen deployment", 8)
     page.rows(
         ANSWERS + 1,
-        [(a.label, Cell(Formula(a.name, a.value), f"answer.{a.style}"), a.unit, a.note)
+        [(a.label, Cell(Formula(a.text, a.value), f"answer.{a.style}"), a.unit, a.note)
          for a in answers],
         ("label", "text", "unit", "note"),
     )  # fmt: skip
-    titles = {TRAFFIC: "Traffic", SIZING: "Sizing"}
-    for row, lines in _inputs(case, last_month).items():
+    titles = {TRAFFIC: "Traffic", SIZING: "Sizing", places.power: "Power"}
+    for row, lines in _inputs(case, last_month, places.power).items():
         page.section(row, titles[row], 8)
         page.rows(
             row + 1,
@@ -214,7 +245,7 @@ def inputs_page(
     for column in range(8):
         page.widths[column] = 34 if column == 0 else 14
     page.widths |= {8: 22, 9: 22}
-    page.frozen = (3, 0)
+    page.frozen, page.portrait, page.pages = (3, 0), True, 1
     return page
 
 

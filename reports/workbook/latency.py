@@ -11,9 +11,7 @@ from perfmodel.units import KILO
 from reports.workbook.case import Case, Facts
 from reports.workbook.cells import NONE, Column, Content, Formula, Place, Scalar, Table, plain
 from reports.workbook.inputs import InputPlaces
-from reports.workbook.page import Axis, Chart, Page, Series
-from reports.workbook.picked import Picked, PickedColumn
-from reports.workbook.styles import COLOURS, MARKS
+from reports.workbook.page import Page
 
 SHEET = "Latency"
 TOP = 3
@@ -106,8 +104,8 @@ def latency_table(case: Case, places: InputPlaces) -> Latency:
 
 
 def latency_page(case: Case, latency: Latency) -> Page:
-    """The sheet: the table, and right of it charts of the chosen deployment."""
-    page = Page(SHEET)
+    """The sheet of the table."""
+    page = Page(SHEET, tab="#0072B2")
     page.head(
         "Latency: one batch alone, without queueing",
         "TTFT: a batch of such prompts prefilled together. TPOT: the mean step of "
@@ -116,49 +114,4 @@ def latency_page(case: Case, latency: Latency) -> Page:
     page.table(latency.table)
     page.filtered = latency.table
     page.frozen = (TOP + 1, 1)
-    left = len(COLUMNS) + 1
-    page.breaks, page.scale = (left,), 80
-    data = _chart_data(case, latency, left)
-    data.write(page)
-    _charts(page, case, data, left)
     return page
-
-
-def _chart_data(case: Case, latency: Latency, left: int) -> Picked:
-    """A batch, TTFT and TPOT per point and prompt; a curve ends where memory does."""
-    place = latency.table.place
-    last = len(latency.table.rows) - 1
-    columns = []
-    for prompt, tokens in enumerate(case.facts[0].prompts):
-        starts = tuple(starts[prompt] + 1 for starts in latency.first)
-        counts = tuple(counts[prompt] for counts in latency.fitting)
-        for key, title, style in (
-            ("batch", "batch", "int"), ("ttft_ms", "TTFT, ms", "n1"), ("tpot_ms", "TPOT, ms", "n2"),
-        ):  # fmt: skip
-            columns.append(PickedColumn(
-                f"{key}_{prompt}", f"{title}, {tokens:,}-token prompts", style,
-                place.span(key, 0, last), latency.table.values(key), starts, counts,
-            ))  # fmt: skip
-    points = max(len(facts.batches) for facts in case.facts)
-    return Picked(SHEET, 2 * CHART_ROWS + TOP + 2, left, points, tuple(columns))
-
-
-CHART_ROWS = 22
-"""Rows that a chart covers."""
-
-
-def _charts(page: Page, case: Case, data: Picked, left: int) -> None:
-    prompts = case.facts[0].prompts
-    for number, (key, title) in enumerate((("tpot_ms", "TPOT"), ("ttft_ms", "TTFT of the batch"))):
-        series = tuple(
-            Series(f"{tokens:,} tokens", data.span(f"batch_{prompt}"),
-                   data.span(f"{key}_{prompt}"), COLOURS[prompt % len(COLOURS)],
-                   mark=MARKS[prompt % len(MARKS)])
-            for prompt, tokens in enumerate(prompts)
-        )  # fmt: skip
-        page.charts.append(Chart(
-            "scatter", f"{title} over batch, by length of the prompt: chosen deployment", series,
-            Axis("Sequences in the batch", log=True, number="#,##0"),
-            Axis(f"{title}, ms", log=True, number="General"),
-            (TOP + number * CHART_ROWS, left),
-        ))  # fmt: skip

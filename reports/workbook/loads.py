@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from perfmodel.planning.capacity.answer import Choice
-from perfmodel.planning.capacity.sizing import Level, Seen
+from perfmodel.planning.capacity.sizing import Level, Seen, size_fleet
 from perfmodel.specs.traffic import ServiceLevel
 from perfmodel.units import KILO
+from reports.workbook import inputs
+from reports.workbook.between import between, between_text
 from reports.workbook.case import Case
 from reports.workbook.cells import (
     NONE,
@@ -18,33 +22,37 @@ from reports.workbook.cells import (
     Scalar,
     Table,
     fixed_row,
+    plain,
 )
-from reports.workbook.inputs import OUTPUT, PROMPT, InputPlaces
+from reports.workbook.inputs import InputPlaces
 from reports.workbook.page import Highlight, Page
 
 SHEET = "Loads"
-PROMISED = 3
-"""The row of the promises, above the titles."""
-TOP = 4
+PROMISED, TOP = 3, 4
+"""The rows of the promises and of the titles."""
 LATENCIES = (("ttft", "ms", "TTFT"), ("tpot", "ms", "TPOT"), ("e2e", "s", "End to end"))
 FIRST = (
     Column("choice", "Choice", "int", 8),
+    Column("load", "Load", "int", 6),
     Column("gpus_per_replica", "GPUs of a replica", "int", 9),
-    Column("load", "Load", "int", 7),
-    Column("requests_per_s", "Offered, requests/s", "n2", 11),
-    Column("batch", "Running sequences", "n1", 11),
+    Column("requests_per_s", "Offered, requests/s", "n2", 10),
+    Column("batch", "Running sequen- ces", "n1", 9),
     Column("utilisation", "Busy", "percent0", 8),
     Column("kv_utilisation", "KV cache in use", "percent0", 9),
-    Column("preemptions", "Preemp- tions", "int", 8),
+    Column("preemptions", "Pre- emptions", "int", 9),
 )
 LAST = (
     Column("exceeded", "Promises broken", "int", 10),
     Column("first_exceeded", "The first of them", "text", 24),
-    Column("usable", "Usable", "int", 8),
+    Column("usable", "Usable (1: yes)", "int", 8),
     Column("slowest_ttft_ms", "Slowest TTFT, ms", "n1", 10),
     Column("slowest_tpot_ms", "Slowest TPOT, ms", "n2", 10),
-    Column("tokens_per_s_user", "Speed of the slowest, tokens/s", "n1", 11),
-    Column("usd_per_million_tokens_full", "USD per million tokens at this load", "usd3", 12),
+    Column("fleet_replicas", "Fleet of such replicas", "int", 10),
+    Column("fleet_gpus", "Its GPUs", "int", 8),
+    Column("fleet_usd_per_hour", "Its cost, USD per hour", "usd2", 11),
+    Column("busiest_requests_per_s", "Busiest hour, requests/s of a replica", "n2", 11),
+    Column("busiest_tpot_ms", "Slowest TPOT then, ms", "n2", 10),
+    Column("busiest_tokens_per_s", "One user's tokens/s then", "n1", 10),
 )
 
 
@@ -60,7 +68,7 @@ def _columns(case: Case) -> tuple[Column, ...]:
         Column(
             latency_key(name, unit, which),
             f"{title}{f' of {given.name}' if many else ''}, {unit}",
-            "n2" if name == "tpot" else "n1" if unit == "ms" else "n2",
+            "n1" if name == "ttft" else "n2",
             11,
         )
         for name, unit, title in LATENCIES
@@ -69,8 +77,20 @@ def _columns(case: Case) -> tuple[Column, ...]:
     return FIRST + seen + LAST
 
 
-def _in_unit(value: float | None, unit: str) -> float | None:
-    return None if value is None else KILO * value if unit == "ms" else value
+def _of_all(records: Sequence[Seen] | Sequence[ServiceLevel]) -> list[float | None]:
+    """Latencies or promises of all classes in the order of the columns, in their units."""
+    return [
+        None if value is None or not isfinite(value) else (KILO if unit == "ms" else 1) * value
+        for name, unit, _ in LATENCIES
+        for each in records
+        for value in [getattr(each, f"{name}_s")]
+    ]
+
+
+def slowest(level: Level, name: str) -> Scalar:
+    """The largest ``ttft`` or ``tpot`` of the classes, in ms."""
+    seen = [getattr(each, f"{name}_s") for each in level.seen]
+    return max((KILO * s for s in seen if s is not None and isfinite(s)), default=NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,154 +108,145 @@ class Loads:
         start = self.first[choice]
         return self.table.place.span(key, start, start + self.count[choice] - 1)
 
-
-def latencies(seen: tuple[Seen, ...]) -> list[float | None]:
-    """What all classes see, in the order of the columns."""
-    return [
-        _in_unit(getattr(each, f"{name}_s"), unit) for name, unit, _ in LATENCIES for each in seen
-    ]
-
-
-def promises(levels: tuple[ServiceLevel, ...]) -> list[float | None]:
-    """What all classes are promised, in the order of the columns."""
-    return [
-        _in_unit(getattr(each, f"{name}_s"), unit) for name, unit, _ in LATENCIES for each in levels
-    ]
+    def values(self, choice: int, key: str) -> list[Scalar]:
+        """What it holds."""
+        start = self.first[choice]
+        return self.table.values(key)[start : start + self.count[choice]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Maker:
-    case: Case
-    places: InputPlaces
+class _Spot:
+    """A load of a choice: its row, and the ranges it looks at."""
+
     place: Place
+    record: int
+    first: int
+    """The row of the choice's first load."""
+    count: int
     seen: tuple[str, ...]
 
-    def _strip(self, record: int) -> str:
-        """All latencies of a load."""
-        return f"{self.place.at(record, self.seen[0])}:{self.place.at(record, self.seen[-1])}"
+    def __call__(self, key: str) -> str:
+        return self.place.at(self.record, key)
 
-    def _part(self, record: int, name: str) -> str:
-        """One latency of all classes at a load."""
-        keys = [key for key in self.seen if key.startswith(f"{name}_")]
-        return f"{self.place.at(record, keys[0])}:{self.place.at(record, keys[-1])}"
+    def own(self, key: str) -> str:
+        """A quantity over all loads of the choice."""
+        span = self.place.span(key, self.first, self.first + self.count - 1)
+        return span.partition("!")[2]
+
+    def latencies(self, name: str = "") -> str:
+        """All latencies of the load, or those of one name."""
+        keys = [key for key in self.seen if key.startswith(name)]
+        return f"{self(keys[0])}:{self(keys[-1])}"
+
+    def above(self, row: int) -> str:
+        """The cells of another row above the latencies."""
+        ends = (self.place.spot(0, key)[1] for key in (self.seen[0], self.seen[-1]))
+        return ":".join(fixed_row(row, column) for column in ends)
 
     @property
-    def _promised(self) -> str:
-        ends = (self.place.spot(0, key)[1] for key in (self.seen[0], self.seen[-1]))
-        first, last = (fixed_row(PROMISED, column) for column in ends)
-        return f"{first}:{last}"
-
-    @property
-    def _titles(self) -> str:
-        ends = (self.place.spot(0, key)[1] for key in (self.seen[0], self.seen[-1]))
-        first, last = (fixed_row(TOP, column) for column in ends)
-        return f"{first}:{last}"
-
-    def broken(self, record: int) -> str:
+    def broken(self) -> str:
         """1 for each latency beyond its promise, else 0: an array."""
-        seen, promised = self._strip(record), self._promised
+        seen, promised = self.latencies(), self.above(PROMISED)
         return f"ISNUMBER({promised})*ISNUMBER({seen})*({seen}>{promised})"
 
-    def row(self, record: int, number: int, load: int, usable: bool) -> list[Content]:
-        """A load; ``usable``: it and all smaller ones keep the promises."""
-        choice = self.case.facts[number].choice
-        level = choice.levels[load]
-        levels = tuple(given.level for given in self.case.plan.traffic.classes)
-        seen = latencies(level.seen)
-        over = [
-            value is not None and limit is not None and value > limit
-            for value, limit in zip(seen, promises(levels), strict=True)
-        ]
-        exceeded = self.place.at(record, "exceeded")
-        before = "" if load == 0 else f"{self.place.at(record - 1, 'usable')}=1,"
-        return [
-            number + 1, choice.gpus_per_replica, load + 1, level.rate, level.batch, level.utilisation, level.kv_utilisation,
-            level.preemptions, *seen,
-            Formula(f"SUMPRODUCT({self.broken(record)})", sum(over)),
-            self._first(record, over),
-            Formula(f"IF(AND({before}{exceeded}=0),1,0)", int(usable)),
-            self._slowest(record, "ttft", [each.ttft_s for each in level.seen]),
-            self._slowest(record, "tpot", [each.tpot_s for each in level.seen]),
-            self._speed(record, level),
-            self._cost(record, choice, level),
-        ]  # fmt: skip
 
-    def _first(self, record: int, over: list[bool]) -> Formula:
-        """The title of the first latency beyond its promise."""
-        exceeded = self.place.at(record, "exceeded")
-        spread = self._strip(record)
-        start = self.place.spot(0, self.seen[0])[1]
-        position = f"10000-SUMPRODUCT(MAX({self.broken(record)}*(10000-COLUMN({spread}))))"
-        text = f'IF({exceeded}=0,"",INDEX({self._titles},1,{position}-{start}))'
-        titles = {column.key: column.title for column in self.place.columns}
-        value = titles[self.seen[over.index(True)]] if any(over) else ""
-        return Formula(text, value)
+def _judged(at: _Spot, level: Level, promised: list[float | None], usable: bool) -> list[Content]:
+    """Which promises a load breaks."""
+    pairs = zip(_of_all(level.seen), promised, strict=True)
+    over = [v is not None and limit is not None and v > limit for v, limit in pairs]
+    first = at.place.spot(0, at.seen[0])[1]
+    columns = f"COLUMN({at.latencies()})"
+    position = f"10000-SUMPRODUCT(MAX({at.broken}*(10000-{columns})))-{first}"
+    titles = {column.key: column.title for column in at.place.columns}
+    before = "" if at.record == at.first else f"{at.place.at(at.record - 1, 'usable')}=1,"
+    return [
+        Formula(f"SUMPRODUCT({at.broken})", sum(over)),
+        Formula(f'IF({at("exceeded")}=0,"",INDEX({at.above(TOP)},1,{position}))',
+                titles[at.seen[over.index(True)]] if any(over) else ""),
+        Formula(f"IF(AND({before}{at('exceeded')}=0),1,0)", int(usable)),
+        *(
+            Formula(f'IF(COUNT({at.latencies(name)})=0,"{NONE}",MAX({at.latencies(name)}))',
+                    slowest(level, name))
+            for name in ("ttft", "tpot")
+        ),
+    ]  # fmt: skip
 
-    def _slowest(self, record: int, name: str, seen: list[float | None]) -> Formula:
-        span = self._part(record, name)
-        known = [KILO * value for value in seen if value is not None]
-        return Formula(f'IF(COUNT({span})=0,"{NONE}",MAX({span}))', max(known, default=NONE))
 
-    def _speed(self, record: int, level: Level) -> Formula:
-        slowest = self.place.at(record, "slowest_tpot_ms")
-        known = [each.tpot_s for each in level.seen if each.tpot_s is not None]
-        value: Scalar = 1 / max(known) if known else NONE
-        return Formula(f'IF(ISNUMBER({slowest}),1000/{slowest},"{NONE}")', value)
-
-    def _cost(self, record: int, choice: Choice, level: Level) -> Formula:
-        """A full replica's rent over all its tokens: no spare, no headroom."""
-        price = self.places.price(choice.hardware.name, "usd_per_gpu_hour")
-        rate = self.place.at(record, "requests_per_s")
-        text = (
-            f"IF(ISNUMBER({price}),{self.place.at(record, 'gpus_per_replica')}*{price}/"
-            f'({rate}*3600/1E6*({PROMPT}+{OUTPUT})),"{NONE}")'
-        )
-        known = self.case.plan.terms.usd_per_gpu_hour.get(choice.hardware.name)
-        if known is None:
-            return Formula(text, NONE)
-        millions = level.rate * 3600 / 1e6 * (self.case.prompt + self.case.output)
-        return Formula(text, choice.gpus_per_replica * known.middle / millions)
+def _fleet(at: _Spot, case: Case, places: InputPlaces, choice: Choice, level: Level) -> list[Content]:
+    """The fleet whose replicas are loaded so, and what its users see in the busiest hour."""
+    price = case.plan.terms.usd_per_gpu_hour.get(choice.hardware.name)
+    usd = 0.0 if price is None else price.middle
+    fleet = size_fleet(
+        level.rate, choice.gpus_per_replica, choice.prefill_share, case.needs(0, usd)
+    )
+    each = case.busiest / fleet.replicas
+    rates = [x.rate for x in choice.levels]
+    tpot = between(each, rates, [slowest(x, "tpot") for x in choice.levels])
+    cost = places.price(choice.hardware.name, "usd_per_gpu_hour")
+    replicas, gpus, then = at("fleet_replicas"), at("fleet_gpus"), at("busiest_tpot_ms")
+    working = inputs.working_text(at("requests_per_s"), inputs.BUSIEST)
+    return [
+        Formula(f"{working}+{inputs.SPARE}", fleet.replicas),
+        Formula(f"{replicas}*{at('gpus_per_replica')}", fleet.gpus),
+        Formula(f'IF(ISNUMBER({cost}),{gpus}*{cost},"{NONE}")',
+                NONE if price is None else fleet.usd_per_hour),
+        Formula(f"{inputs.BUSIEST}/{replicas}", each),
+        Formula(between_text(at("busiest_requests_per_s"), at.own("requests_per_s"),
+                             at.own("slowest_tpot_ms")), tpot),
+        Formula(f'IF(ISNUMBER({then}),1000/{then},"{NONE}")',
+                KILO / tpot if isinstance(tpot, float) else NONE),
+    ]  # fmt: skip
 
 
 def load_table(case: Case, places: InputPlaces) -> Loads:
     """All loads of all choices."""
     place = Place(SHEET, TOP, 0, _columns(case))
-    count = len(case.plan.traffic.classes)
-    seen = tuple(latency_key(n, unit, which) for n, unit, _ in LATENCIES for which in range(count))
-    maker = _Maker(case, places, place, seen)
-    promised = [given.level for given in case.plan.traffic.classes]
+    classes = case.plan.traffic.classes
+    seen = tuple(
+        latency_key(name, unit, which) for name, unit, _ in LATENCIES for which in range(len(classes))
+    )
+    levels = [given.level for given in classes]
+    promised = _of_all(levels)
     rows: list[list[Content]] = []
     first, counts = [], []
-    for number, facts in enumerate(case.facts):
+    for facts in case.facts:
+        choice, usable = facts.choice, True
         first.append(len(rows))
-        counts.append(len(facts.choice.levels))
-        usable = True
-        for load, level in enumerate(facts.choice.levels):
-            usable = usable and level.keeps(promised)
-            rows.append(maker.row(len(rows), number, load, usable))
+        counts.append(len(choice.levels))
+        for load, level in enumerate(choice.levels):
+            usable = usable and level.keeps(levels)
+            at = _Spot(place, len(rows), first[-1], counts[-1], seen)
+            rows.append([
+                facts.number, load + 1, choice.gpus_per_replica, level.rate, level.batch,
+                level.utilisation, level.kv_utilisation, level.preemptions,
+                *(plain(value) for value in _of_all(level.seen)),
+                *_judged(at, level, promised, usable),
+                *_fleet(at, case, places, choice, level),
+            ])  # fmt: skip
     return Loads(Table.of("loads", place, rows), tuple(first), tuple(counts), seen)
 
 
 def loads_page(case: Case, places: InputPlaces, loads: Loads) -> Page:
     """The sheet: promises above, loads below."""
     page = Page(SHEET)
-    percentile = f"{case.plan.traffic.percentile:g}"
     page.head(
         "Loads: one replica of each choice, simulated",
-        f"Latencies are the {percentile}th percentile of each class. A load is usable while it and "
-        "every smaller one keep all promises of Inputs.",
+        f"Latencies: the {case.plan.traffic.percentile:g}th percentile of each class. A load is "
+        "usable (green) while it and every smaller one keep all promises of Inputs; what breaks "
+        "one is red.",
     )
     place = loads.table.place
     page.put(PROMISED, 0, "Promised at most", "bold")
-    limits = [f"{name}_limit_{unit}" for name, unit, _ in LATENCIES for _ in range(places.class_count)]
-    values = promises(tuple(given.level for given in case.plan.traffic.classes))
-    for number, (key, limit, value) in enumerate(zip(loads.seen, limits, values, strict=True)):
-        source = places.limit(number % places.class_count, limit)
-        text = f'IF(ISNUMBER({source}),{source},"")'
-        page.put(PROMISED, place.spot(0, key)[1], Formula(text, "" if value is None else value), "general")
+    keys = [f"{name}_limit_{unit}" for name, unit, _ in LATENCIES for _ in range(places.class_count)]
+    values = _of_all([given.level for given in case.plan.traffic.classes])
+    for number, (seen, key, value) in enumerate(zip(loads.seen, keys, values, strict=True)):
+        source = places.limit(number % places.class_count, key)
+        made = Formula(f'IF(ISNUMBER({source}),{source},"")', "" if value is None else value)
+        page.put(PROMISED, place.spot(0, seen)[1], made, "general")
     page.table(loads.table)
     page.filtered = loads.table
-    page.frozen = (TOP + 1, 2)
+    page.frozen, page.titles = (TOP + 1, 2), 2
+    page.breaks = (place.spot(0, "exceeded")[1],)
     _highlights(page, loads)
     return page
 
@@ -243,14 +254,12 @@ def loads_page(case: Case, places: InputPlaces, loads: Loads) -> Page:
 def _highlights(page: Page, loads: Loads) -> None:
     place, rows = loads.table.place, len(loads.table.rows)
     first, last = place.spot(0, loads.seen[0]), place.spot(rows - 1, loads.seen[-1])
-    cell = place.at(0, loads.seen[0])
-    limit = fixed_row(PROMISED, first[1])
+    cell, limit = place.at(0, loads.seen[0]), fixed_row(PROMISED, first[1])
     page.highlights.append(Highlight(
         first, last, f"AND(ISNUMBER({limit}),ISNUMBER({cell}),{cell}>{limit})",
         {"font_color": "#C00000", "bold": True},
     ))  # fmt: skip
-    usable = place.at(0, "usable")
     page.highlights.append(Highlight(
         place.spot(0, "choice"), place.spot(rows - 1, LAST[-1].key),
-        f"${usable}=1", {"bg_color": "#E2EFDA"},
+        f"${place.at(0, 'usable')}=1", {"bg_color": "#E2EFDA"},
     ))  # fmt: skip

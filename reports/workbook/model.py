@@ -37,7 +37,7 @@ FACTS = (
     Column("weight_bytes", "Weights in 16 bits", "int", unit="bytes"),
 )  # fmt: skip
 MEMORY = (
-    Column("label", "Deployment", "wrap"),
+    Column("label", "Deployment", "words"),
     Column("weights", "Format of the weights", "right"),
     Column("kv_cache", "Format of the cache", "right"),
     Column("capacity_gib", "Capacity", "n2", unit="GiB per GPU"),
@@ -80,8 +80,9 @@ def model_table(case: Case) -> Table:
     """One record: the model."""
     model = case.plan.model
     facts = model_record(model) | _geometry(model)
-    row = [plain(facts[column.key]) for column in FACTS]
-    return Table.of("model", Place(SHEET, TOP, 0, FACTS, across=True), [row])
+    known = tuple(column for column in FACTS if facts[column.key] not in {None, NONE_OF, 0})
+    row = [plain(facts[column.key]) for column in known]
+    return Table.of("model", Place(SHEET, TOP, 0, known, across=True), [row])
 
 
 def _memory_row(place: Place, record: int, label: str, result: Estimate) -> list[Content]:

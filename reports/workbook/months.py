@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from perfmodel.planning.capacity.sizing import Fleet
 from reports.workbook import inputs
-from reports.workbook.capacity import Capacity, fleet_of, working_text
+from reports.workbook.capacity import Capacity
 from reports.workbook.case import Case
 from reports.workbook.cells import NONE, Column, Content, Formula, Place, Scalar, Table
 from reports.workbook.inputs import Answer
-from reports.workbook.page import Page
+from reports.workbook.page import Highlight, Page
+from reports.workbook.sized import fleet_of
 
 SHEET = "Months"
 TOP = 3
@@ -91,7 +92,7 @@ def _texts(place: Place, record: int, capacity: Capacity) -> dict[str, str]:
     return {
         "requests_per_s": f"{inputs.RATE}*(1+{inputs.GROWTH})^{at('month')}",
         "requests_per_s_busiest": f"{at('requests_per_s')}*{inputs.PEAK}",
-        "replicas": f"IF(ISNUMBER({rate}),{working_text(rate, busiest)}+{inputs.SPARE},"
+        "replicas": f"IF(ISNUMBER({rate}),{inputs.working_text(rate, busiest)}+{inputs.SPARE},"
         f'"{NONE}")',
         "gpus": where("replicas", f"{replicas}*{gpus}"),
         "utilisation": where("replicas", f"{busiest}/({replicas}*{rate})"),
@@ -130,7 +131,8 @@ def month_table(case: Case, capacity: Capacity) -> Months:
             for column, value in zip(COLUMNS[1:], values[1:], strict=True)
         ]
         rows.append(cells)
-    return Months(Table.of("months", place, rows), last)
+    kept = case.plan.traffic.months + 1
+    return Months(Table.of("months", place, rows, kept), last)
 
 
 def horizon_cost(case: Case, months: Months) -> Answer:
@@ -153,4 +155,12 @@ def months_page(case: Case, months: Months) -> Page:
     )
     page.table(months.table)
     page.frozen = (TOP + 1, 1)
+    place = months.table.place
+    first = place.spot(0, "month")
+    page.highlights.append(Highlight(
+        first, place.spot(months.last, "month"),
+        f"{place.at(0, 'month')}>{inputs.HORIZON}", {"font_color": "#BFBFBF"},
+    ))  # fmt: skip
+    planned = place.spot(case.plan.traffic.months, COLUMNS[-1].key)
+    page.printed = (0, 0, *planned)
     return page

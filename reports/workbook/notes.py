@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perfmodel.planning.capacity.energy import SOURCE
 from perfmodel.serving.results import DEFINITIONS
 from reports.workbook.case import Case
 from reports.workbook.cells import Column, Content, Place, Table
@@ -27,8 +28,13 @@ SIZING: tuple[tuple[str, str], ...] = (
     ("Cost of tokens", "The whole fleet's rent over the mean rate's tokens. Prompt tokens bear "
      "prefill's share of the time that steps take, output tokens the rest; the share is the "
      "simulated one of the planned load, and stays where an edit takes another load."),
-    ("Cost at a load (Loads)", "A full replica's rent over its prompt and output tokens: no spare, "
-     "no headroom, no peaks."),
+    ("Busiest hour", "A replica's part of the busiest hour's rate, all replicas running. Latencies "
+     "then lie on straight lines between the simulated loads; the plan itself simulates that load."),
+    ("Fleet at a load (Loads)", "As if that load were a replica's rate: fewer requests on each GPU "
+     "are faster and dearer."),
+    ("Power and energy", "GPUs alone: TDP × (busy share × busy power + idle share × idle power), at "
+     "the mean rate spread over all replicas; busy shares between the simulated loads. As planned: "
+     f"{SOURCE}."),
     ("Price", "Low and high ends of rent; the middle is their mean. Fleets are costed at it."),
 )  # fmt: skip
 COUNTING: tuple[tuple[str, str], ...] = (
@@ -67,6 +73,7 @@ def _provenance(case: Case) -> list[tuple[str, str]]:
             (f"Choice {facts.number}: times", facts.choice.calibration),
             (f"Choice {facts.number}: settings", settings),
         ]
+        rows += [(f"Choice {facts.number}: accuracy", risk) for risk in facts.choice.risks]
         warnings = dict.fromkeys((*facts.first.warnings, *facts.typical.warnings))
         rows += [(f"Choice {facts.number}: note", f"{warning}.") for warning in warnings]
     return rows

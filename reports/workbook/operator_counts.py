@@ -22,7 +22,7 @@ from perfmodel.operators.record import (
     Recurrence,
 )
 from perfmodel.units import GIGA, MEGA
-from reports.workbook.cells import Content, Formula
+from reports.workbook.cells import NONE, Content, Formula
 from reports.workbook.term import Number, Term, largest, smallest, term
 
 SAME = 1e-12
@@ -39,10 +39,6 @@ KINDS: dict[type[Operator], str] = {
     Collective: "exchange",
 }
 COUNTED = ("gflop", "weight_mb", "cache_mb", "activation_mb", "wire_mb")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float)
 
 
 @dataclass(slots=True)
@@ -183,8 +179,8 @@ def _totals(row: OperatorCost) -> dict[str, float]:
 
 
 def kind_of(row: OperatorCost) -> str:
-    """What sort of operator it is; ``host`` and the like where there is none."""
-    return "none" if row.operator is None else KINDS[type(row.operator)]
+    """What sort of operator it is; nothing for time that no operator takes."""
+    return NONE if row.operator is None else KINDS[type(row.operator)]
 
 
 def counted(row: OperatorCost, at: At) -> Shape:

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from perfmodel.inference.phase import OperatorCost
 from perfmodel.operators.record import Collective
 from perfmodel.specs.hardware import Hardware
 from perfmodel.units import GIGA, KILO, MEGA, TERA
 from reports.workbook.case import Case, Facts
-from reports.workbook.cells import Cell, Column, Content, Formula, Place, Table
+from reports.workbook.cells import (
+    NONE,
+    Cell,
+    Column,
+    Content,
+    Formula,
+    Place,
+    Scalar,
+    Table,
+    as_cell,
+)
 from reports.workbook.hardware import BANDWIDTH, PEAK, HardwareFacts
 from reports.workbook.operator_counts import SAME, counted, kind_of
 from reports.workbook.page import Page
@@ -50,20 +61,20 @@ SHAPE = (
 )
 RESULT = (
     Column("arithmetic", "Arith- metic", "text", 7),
-    Column("gflop", "GFLOP", "n3", 11),
-    Column("weight_mb", "Weights, MB", "n2", 11),
-    Column("cache_mb", "Cache, MB", "n2", 10),
-    Column("activation_mb", "Activa- tions, MB", "n2", 10),
+    Column("gflop", "GFLOP", "n3z", 11),
+    Column("weight_mb", "Weights, MB", "n2z", 11),
+    Column("cache_mb", "Cache, MB", "n2z", 10),
+    Column("activation_mb", "Activa- tions, MB", "n2z", 10),
     Column("mb", "Memory traffic, MB", "n2", 11),
-    Column("wire_mb", "Sent, MB", "n2", 9),
-    Column("flop_per_byte", "Intensity, FLOP/B", "n2", 9),
-    Column("roof_us", "Roof, µs", "n2", 11),
+    Column("wire_mb", "Sent, MB", "n2z", 9),
+    Column("flop_per_byte", "Intensity, FLOP/B", "n2z", 9),
+    Column("roof_us", "Roof, µs", "n2z", 11),
     Column("time_us", "Calibrated time, µs", "n2", 11),
     Column("time_us_low", "90 % interval from, µs", "n2", 11),
     Column("time_us_high", "to, µs", "n2", 11),
     Column("over_roof", "Time over roof", "n2", 8),
     Column("share", "Share of the phase", "percent", 8),
-    Column("tflop_per_s", "Achieved, TFLOP/s", "n2", 10),
+    Column("tflop_per_s", "Achieved, TFLOP/s", "n2z", 10),
     Column("bound", "Limited by", "text", 10),
     Column("source", "Source of the time", "text", 16),
 )
@@ -129,7 +140,7 @@ class _Maker:
             "operator": row.name,
             "kind": kind_of(row),
             "count": _whole(float(row.count) * float(row.steps)),
-            "arithmetic": row.arithmetic,
+            "arithmetic": NONE if row.operator is None else row.arithmetic,
             "bound": str(cost.bound),
             "source": row.source,
         }
@@ -213,8 +224,11 @@ def _rows(place: Place, key: str, first: int, last: int) -> str:
 def operator_table(case: Case, hardware: HardwareFacts) -> Operators:
     """All operators; sizes that no operator has aren't shown."""
     all_lines = lines(case)
-    used = {key for line in all_lines for key in counted(line.row, lambda key: key)}
-    shape = tuple(column for column in SHAPE if column.key in used)
+    used: dict[str, list[Scalar]] = {}
+    for line in all_lines:
+        for key, content in counted(line.row, lambda key: key).items():
+            used.setdefault(key, []).append(as_cell(content).value)
+    shape = tuple(_styled(column, used) for column in SHAPE if column.key in used)
     place = Place(SHEET, TOP, 0, NAMES + shape + RESULT)
     maker = _Maker(place, hardware)
     rows = []
@@ -226,6 +240,16 @@ def operator_table(case: Case, hardware: HardwareFacts) -> Operators:
         cells = maker.line(record, line, mine[0], mine[-1])
         rows.append([cells.get(column.key, Cell(None)) for column in place.columns])
     return Operators(Table.of("operators", place, rows), tuple(all_lines))
+
+
+def _styled(column: Column, used: dict[str, list[Scalar]]) -> Column:
+    """``column`` without decimals where all its sizes are whole numbers."""
+    whole = all(float(value).is_integer() for value in used[column.key] if _is_number(value))
+    return replace(column, style="int") if whole and column.style == "n1" else column
+
+
+def _is_number(value: Scalar) -> TypeGuard[int | float]:
+    return isinstance(value, int | float)
 
 
 def operators_page(case: Case, operators: Operators) -> Page:
@@ -244,6 +268,4 @@ def operators_page(case: Case, operators: Operators) -> Page:
     page.filtered = operators.table
     page.frozen = (TOP + 1, 3)
     page.breaks = (len(operators.table.place.columns) - len(RESULT),)
-    page.scale = 60
-    page.heights[TOP] = 48
     return page

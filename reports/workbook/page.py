@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from xlsxwriter.utility import xl_rowcol_to_cell
 
-from reports.workbook.cells import Cell, Content, Table, as_cell
+from reports.workbook.cells import Cell, Column, Content, Table, as_cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,10 @@ class Axis:
     low: float | None = None
     high: float | None = None
     number: str = "General"
+    reverse: bool = False
+    """The first one at the top, or right."""
+    far: bool = False
+    """Numbers on the other side than where the axis begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,15 @@ class Highlight:
     look: dict[str, Any]
 
 
+LINE, HEAD_LINE = 14.5, 14.0
+"""Height of a line in points."""
+
+
+def _lines(text: str, width: float) -> int:
+    """Lines that a text takes when wrapped at so many characters."""
+    return max(1, len(textwrap.wrap(text, max(3, int(width)))))
+
+
 @dataclass(slots=True)
 class Page:
     """A sheet. Rows and columns count from 0."""
@@ -81,11 +95,15 @@ class Page:
     """Rows and columns that stay in sight, and stand on each printed page."""
     filtered: Table | None = None
     breaks: tuple[int, ...] = ()
-    """Columns before which a printed page begins, at ``scale`` per cent; without any, all columns
-    are made to fit one page's width."""
-    scale: int = 100
+    """Columns before which a printed page begins; without any, all columns are made to fit one
+    page's width."""
+    printed: tuple[int, int, int, int] | None = None
+    """First row and column, last row and column of what is printed; None: everything."""
+    pages: int = 0
+    """Pages that it is made to fit in height; 0: as many as there are."""
     titles: int = 1
     """Of the frozen rows, the lowest ones that each printed page repeats."""
+    portrait: bool = False
     tab: str = "#1F3864"
 
     def put(self, row: int, column: int, content: Content, style: str = "text") -> str:
@@ -114,17 +132,36 @@ class Page:
         for column in place.columns:
             spot = place.spot(-1, column.key)
             if place.across:
-                self.put(spot[0], place.left, column.title, "label")
+                style = "bold" if column.strong else "label"
+                self.put(spot[0], place.left, column.title, style)
                 self.put(spot[0], place.left + 1, column.unit, "unit")
             else:
                 self.put(*spot, column.title, "head")
                 if shown:
                     self.widths[spot[1]] = max(column.width, self.widths.get(spot[1], 0.0))
+        if not place.across:
+            self.heights[place.top] = max(
+                HEAD_LINE * _lines(column.title, 0.95 * column.width) + 5
+                for column in place.columns
+            )
         for record, row in enumerate(table.rows):
             for column, cell in zip(place.columns, row, strict=True):
                 style = column.style + ("*" if cell.rule is not None else "")
+                style = f"strong.{style}" if column.strong else style
                 self.put(*place.spot(record, column.key), cell, style)
+            if not place.across:
+                self._fit(place.top + 1 + record, place.columns, row)
         self.tables.append(table)
+
+    def _fit(self, row: int, columns: Sequence[Column], cells: Sequence[Cell]) -> None:
+        """Make a row as high as its longest wrapped text needs."""
+        needed = [
+            _lines(str(cell.value or ""), column.width)
+            for column, cell in zip(columns, cells, strict=True)
+            if column.style == "wrap"
+        ]
+        if needed and max(needed) > 1:
+            self.heights[row] = LINE * max(needed)
 
     def rows(self, row: int, rows: Sequence[Sequence[Content]], styles: Sequence[str]) -> int:
         """Cells below each other, a style for each column; the row after the last."""

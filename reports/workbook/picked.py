@@ -30,12 +30,12 @@ class PickedColumn:
 
     def at(self, point: int, address: str) -> Formula:
         """The chosen deployment's row for a point; ``address`` holds the point's number."""
-        start, count = _chosen(self.starts), _chosen(self.counts)
+        start, count = chosen(self.starts), chosen(self.counts)
         text = f"INDEX({self.source},{start}+MIN({address},{count})-1)"
         return Formula(text, self.values[self.starts[0] + min(point, self.counts[0]) - 2])
 
 
-def _chosen(numbers: tuple[int, ...]) -> str:
+def chosen(numbers: tuple[int, ...]) -> str:
     """The chosen deployment's of some numbers."""
     if len(set(numbers)) == 1:
         return str(numbers[0])

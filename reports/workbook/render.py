@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from io import BytesIO
+from itertools import pairwise
 from typing import Any
 
 import xlsxwriter
 from xlsxwriter.utility import xl_rowcol_to_cell
 
-from reports.workbook.cells import Cell, Formula, Rule
+from reports.workbook.cells import Cell, Formula, Rule, quoted
 from reports.workbook.page import Axis, Chart, Page, Series
 from reports.workbook.styles import GREY, properties
 
-A4, A3 = 9, 8
+A4 = 9
+PAGE_CHARACTERS = 100
+"""Width of a landscape A4 page in characters at 100 %."""
 SAFE = {"strings_to_formulas": False, "strings_to_numbers": False, "strings_to_urls": False}
 PROTECTED = {
     "format_columns": True, "format_rows": True, "format_cells": True, "sort": True,
@@ -70,7 +73,7 @@ class _Book:
             sheet.write_number(row, column, content, style)
         if cell.name:
             spot = xl_rowcol_to_cell(row, column, row_abs=True, col_abs=True)
-            self.file.define_name(cell.name, f"={page.name}!{spot}")
+            self.file.define_name(cell.name, f"={quoted(page.name)}!{spot}")
         if cell.rule is not None:
             sheet.data_validation(row, column, row, column, _validation(cell.rule))
 
@@ -88,14 +91,17 @@ class _Book:
             place, count = page.filtered.place, len(page.filtered.rows)
             last = place.left + len(place.columns) - 1
             sheet.autofilter(place.top, place.left, place.top + count, last)
-        sheet.set_landscape()
+        if not page.portrait:
+            sheet.set_landscape()
         sheet.set_paper(A4)
         sheet.set_margins(0.4, 0.4, 0.6, 0.6)
+        if page.printed is not None:
+            sheet.print_area(*page.printed)
         if page.breaks:
-            sheet.set_print_scale(page.scale)
+            sheet.set_print_scale(_scale(page))
             sheet.set_v_pagebreaks(list(page.breaks))
         else:
-            sheet.fit_to_pages(1, 0)
+            sheet.fit_to_pages(1, page.pages)
         sheet.set_footer("&L&8perfmodel plan&C&8&A&R&8&P / &N")
 
     def _chart(self, spec: Chart) -> Any:
@@ -108,11 +114,24 @@ class _Book:
         chart.set_x_axis(_axis(spec.x))
         chart.set_y_axis(_axis(spec.y))
         if spec.y2 is not None:
-            chart.set_y2_axis(_axis(spec.y2) | {"major_gridlines": {"visible": False}})
+            chart.set_y2_axis(_axis(spec.y2) | {"major_gridlines": {"visible": False}, "label_position": "next_to"})
         chart.set_legend({"none": True} if spec.legend == "none" else {"position": spec.legend})
         chart.set_size({"width": spec.size[0], "height": spec.size[1]})
         chart.show_blanks_as("gap")
         return chart
+
+
+def _scale(page: Page) -> int:
+    """Per cent at which each part between page breaks fits a page, with the repeated columns."""
+    last = max(column for _, column in page.cells) + 1
+    ends = [0, *page.breaks, last]
+    repeated = sum(page.widths.get(column, 9.0) for column in range(page.frozen[1]))
+    parts = [
+        sum(page.widths.get(column, 9.0) for column in range(first, end))
+        + (repeated if first else 0.0)
+        for first, end in pairwise(ends)
+    ]
+    return max(30, min(100, int(100 * PAGE_CHARACTERS / max(parts))))
 
 
 def _validation(rule: Rule) -> dict[str, Any]:
@@ -151,10 +170,12 @@ def _axis(axis: Axis) -> dict[str, Any]:
         "num_format": axis.number,
         "major_gridlines": {"visible": True, "line": {"color": "#D9D9D9", "width": 0.5}},
         "line": {"color": GREY},
-        "label_position": "low",
+        "label_position": "high" if axis.far else "low",
     }
     if axis.log:
         made |= {"log_base": 10}
+    if axis.reverse:
+        made["reverse"] = True
     for name, value in (("min", axis.low), ("max", axis.high)):
         if value is not None:
             made[name] = value

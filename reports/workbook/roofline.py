@@ -11,8 +11,8 @@ from reports.workbook.cells import Column, Content, Formula, Place, Table, plain
 from reports.workbook.hardware import BANDWIDTH, PEAK, HardwareFacts
 from reports.workbook.operators import Operators
 from reports.workbook.page import Axis, Chart, Page, Series
-from reports.workbook.picked import Picked, PickedColumn
-from reports.workbook.styles import BLUE, COLOURS, GREY, ORANGE
+from reports.workbook.picked import Picked, PickedColumn, chosen
+from reports.workbook.styles import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW
 
 SHEET = "Roofline"
 PHASES = ("prefill", "decode")
@@ -35,8 +35,25 @@ POINTS = (
     Column("choice", "Choice", "int", 9),
     Column("phase", "Phase", "text", 9),
     Column("operator", "Operator", "text", 10),
+    Column("share", "Share of the phase", "percent", 10),
     Column("flop_per_byte", "Intensity, FLOP/B", "n2", 11),
     Column("tflop_per_s", "Achieved, TFLOP/s", "n2", 11),
+)
+PICKED = (
+    ("operator", "operator", "text"), ("share", "share of time", "percent"),
+    ("flop_per_byte", "FLOP/B", "n2"), ("tflop_per_s", "TFLOP/s", "n2"),
+)  # fmt: skip
+RANKED = (
+    Column("once", "share of time, once", "percent"), Column("row", "row by share", "int"),
+    Column("name", "name and share", "text"), Column("flop_per_byte", "FLOP/B", "n2"),
+    Column("tflop_per_s", "TFLOP/s", "n2"),
+)  # fmt: skip
+DASHES = ("solid", "dash", "round_dot", "dash_dot")
+NAMED = 3
+"""Operators of a phase whose marks the legend names: those that take most of its time."""
+MARKED = (
+    (PHASES[0], "circle", (BLUE, SKY, GREEN)),
+    (PHASES[1], "diamond", (ORANGE, YELLOW, PINK)),
 )
 TOP, CHART_ROWS = 3, 27
 """Of the table of phases, and how many rows the chart below it covers."""
@@ -92,7 +109,7 @@ def _point_rows(operators: Operators) -> tuple[list[list[Content]], dict[tuple[i
     rows: list[list[Content]] = []
     found: dict[tuple[int, str], list[int]] = {}
     source, table = operators.table.place, operators.table
-    values = {key: table.values(key) for key in ("flop_per_byte", "tflop_per_s")}
+    values = {key: table.values(key) for key in ("share", "flop_per_byte", "tflop_per_s")}
     for record, line in enumerate(operators.lines):
         if not float(line.row.cost.flops) or not float(line.row.cost.time_s):
             continue
@@ -123,14 +140,64 @@ def roofline_tables(case: Case, operators: Operators, hardware: HardwareFacts) -
 def _picked(roofline: Roofline) -> Picked:
     place, last = roofline.points.place, len(roofline.points.rows) - 1
     columns = tuple(
-        PickedColumn(f"{phase}_{key}", f"{phase.capitalize()}: {title}", "n2",
+        PickedColumn(f"{phase}_{key}", f"{phase.capitalize()}: {title}", style,
                      place.span(key, 0, last), roofline.points.values(key),
                      roofline.starts[phase], roofline.counts[phase])
         for phase in PHASES
-        for key, title in (("flop_per_byte", "FLOP/B"), ("tflop_per_s", "TFLOP/s"))
+        for key, title, style in PICKED
     )  # fmt: skip
     most = max(max(counts) for counts in roofline.counts.values())
     return Picked(SHEET, place.top, len(POINTS) + 1, most, columns)
+
+
+def _ranked(page: Page, data: Picked, phase: str, which: int) -> Place:
+    """The operators of a phase by their share of its time, the largest first."""
+    place, columns = data.place, {c.key: c for c in data.columns}
+    share, names = columns[f"{phase}_share"], columns[f"{phase}_operator"]
+    count, start = share.counts[0], share.starts[0] - 1
+    left = data.left + len(data.columns) + 2 + (len(RANKED) + 1) * which
+    made = Place(SHEET, data.top, left, RANKED)
+    for column in RANKED:
+        page.put(*made.spot(-1, column.key), f"{phase.capitalize()}: {column.title}", "head")
+    shares = made.span("once", 0, data.points - 1)
+    values = [float(v or 0) for v in share.values[start : start + count]]
+    order = sorted(range(count), key=lambda row: -values[row])
+    for rank in range(data.points):
+        point, found = place.at(rank, "point"), place.at(rank, f"{phase}_share")
+        own = values[rank] if rank < count else 0
+        page.put(*made.spot(rank, "once"), Formula(
+            f"IF({point}>{chosen(share.counts)},0,{found})", own), "percent")  # fmt: skip
+        row, spot = order[min(rank, count - 1)], made.at(rank, "row")
+        largest = f"LARGE({shares},MIN({point},{chosen(share.counts)}))"
+        page.put(*made.spot(rank, "row"), Formula(f"MATCH({largest},{shares},0)", row + 1), "int")
+        name, part = data.span(names.key), data.span(share.key)
+        page.put(*made.spot(rank, "name"), Formula(
+            f'"{phase.capitalize()}: "&INDEX({name},{spot})&", "&TEXT(INDEX({part},{spot}),"0%")',
+            f"{phase.capitalize()}: {names.values[start + row]}, {values[row]:.0%}"))  # fmt: skip
+        for key in ("flop_per_byte", "tflop_per_s"):
+            source = columns[f"{phase}_{key}"]
+            text = f"INDEX({data.span(source.key)},{spot})"
+            page.put(*made.spot(rank, key), Formula(text, source.values[start + row]), "n2")
+    return made
+
+
+def _marks(page: Page, data: Picked) -> list[Series]:
+    """A mark for each operator; those that take most time have colours and names of their own."""
+    others, named = [], []
+    for which, (phase, mark, colours) in enumerate(MARKED):
+        made, last = _ranked(page, data, phase, which), data.points - 1
+
+        def series(name: str, first: int, end: int, colour: str) -> Series:
+            spans = (made.span(key, first, end) for key in ("flop_per_byte", "tflop_per_s"))  # noqa: B023
+            return Series(name, *spans, colour, line=False, mark=mark)  # noqa: B023
+
+        named += [
+            series(made.away(rank, "name"), rank, rank, colours[rank])
+            for rank in range(min(NAMED, data.points))
+        ]
+        if last >= NAMED:
+            others.append(series(f"{phase.capitalize()}, others", NAMED, last, "#A6A6A6"))
+    return named + others
 
 
 def _arithmetics(operators: Operators, hardware: HardwareFacts) -> list[str]:
@@ -164,11 +231,7 @@ def roofline_page(case: Case, roofline: Roofline, operators: Operators,
     low, high = _decade(min(xs), up=False), _decade(max([*xs, 1000]), up=True)
     top = _decade(max(peaks) / 1e12, up=True)
     lines = _roofs(page, case, hardware, names, (low, high), data)
-    marks = [
-        Series(f"{phase.capitalize()}'s operators", data.span(f"{phase}_flop_per_byte"),
-               data.span(f"{phase}_tflop_per_s"), colour, line=False, mark=mark)
-        for phase, colour, mark in (("prefill", BLUE, "circle"), ("decode", ORANGE, "diamond"))
-    ]  # fmt: skip
+    marks = _marks(page, data)
     page.charts.append(Chart(
         "scatter", "Roofline of the chosen deployment, one GPU", (*lines, *marks),
         Axis("Arithmetic intensity, FLOP per byte of device memory", True, low, high),
@@ -176,6 +239,8 @@ def roofline_page(case: Case, roofline: Roofline, operators: Operators,
         (TOP + 1 + len(roofline.phases.rows) + 1, 0), (980, 520),
     ))  # fmt: skip
     page.frozen = (TOP + 1, 0)
+    below = TOP + 1 + len(roofline.phases.rows) + 1 + CHART_ROWS
+    page.printed, page.pages = (0, 0, below, len(PHASE_COLUMNS) - 1), 1
     return page
 
 
@@ -185,7 +250,7 @@ ROOF_COLUMNS = 3
 def _roofs(page: Page, case: Case, hardware: HardwareFacts, names: list[str],
            ends: tuple[float, float], data: Picked) -> list[Series]:  # fmt: skip
     """The roofs' points: both ends of the axis, and the ridge between them."""
-    left = data.left + 1 + len(data.columns) + 1
+    left = data.left + len(data.columns) + 2 + 2 * (len(RANKED) + 1)
     page.put(data.top - 1, left, "Roofs of the chosen deployment's device", "note")
     which = f"MATCH(Chosen_hardware,{hardware.span('name')},0)"
     series = []
@@ -208,8 +273,7 @@ def _roofs(page: Page, case: Case, hardware: HardwareFacts, names: list[str],
             page.put(row, column + 1, Formula(f"MIN({peak},{bandwidth}*{cell}/1000)", roof), "n1")
         series.append(Series(
             f"{name} roof", _range(column, data.top), _range(column + 1, data.top),
-            GREY if not number else COLOURS[2 + number % 4],
-            dash="solid" if not number else "dash",
+            GREY, dash=DASHES[number % len(DASHES)],
         ))  # fmt: skip
     return series
 

@@ -15,13 +15,14 @@ INK = "#1F3864"
 INPUT = "*"
 """Behind the name of a style: the same for a cell to type into."""
 
-_LEFT: dict[str, Any] = {"align": "left"}
 _NUMBERS = {
     "general": "General",
     "int": "#,##0",
     "n1": "#,##0.0",
     "n2": "#,##0.00",
     "n3": "#,##0.000",
+    "n2z": '#,##0.00;-#,##0.00;"–"',
+    "n3z": '#,##0.000;-#,##0.000;"–"',
     "percent": "0.0%",
     "percent0": "0%",
     "usd": '"$"#,##0',
@@ -29,21 +30,21 @@ _NUMBERS = {
     "usd3": '"$"#,##0.000',
 }
 _TEXTS: dict[str, dict[str, Any]] = {
-    "text": {},
+    "text": {"indent": 1},
     "wrap": {"text_wrap": True, "valign": "top"},
+    "words": {"text_wrap": True, "align": "right"},
     "title": {"bold": True, "font_size": 15, "font_color": INK},
     "lead": {"font_color": GREY, "italic": True},
     "section": {"bold": True, "font_size": 12, "font_color": INK, "bottom": 2,
                 "bottom_color": INK},
-    "unit": {"font_color": GREY},
-    "note": {"font_color": GREY, "font_size": 9},
+    "unit": {"font_color": GREY, "indent": 1},
+    "note": {"font_color": GREY, "font_size": 9, "indent": 1},
     "head": {"bold": True, "text_wrap": True, "valign": "vcenter", "align": "center",
              "font_color": "#FFFFFF", "bg_color": INK, "border": 1, "border_color": "#FFFFFF"},
     "label": {},
     "bold": {"bold": True},
     "centre": {"align": "center"},
     "right": {"align": "right"},
-    "link": {"font_color": BLUE, "underline": 1},
 }  # fmt: skip
 _INPUT: dict[str, Any] = {
     "bg_color": "#FFF2CC", "font_color": "#0000C0", "border": 1, "border_color": "#BF9000",
@@ -51,6 +52,7 @@ _INPUT: dict[str, Any] = {
 }  # fmt: skip
 _ANSWER: dict[str, Any] = {"bold": True, "font_size": 12, "bg_color": "#E2EFDA"}
 _CHOSEN: dict[str, Any] = {"bg_color": "#E2EFDA"}
+_STRONG: dict[str, Any] = {"bold": True, "bg_color": PALE}
 
 
 def properties(name: str) -> dict[str, Any]:
@@ -71,5 +73,6 @@ def properties(name: str) -> dict[str, Any]:
     else:
         made |= _TEXTS[base]
     if dot:
-        made |= {"answer": _ANSWER, "chosen": _CHOSEN}[emphasis]
+        made |= {"answer": _ANSWER, "chosen": _CHOSEN, "strong": _STRONG,
+                 "best": _CHOSEN | {"bold": True}}[emphasis]
     return made | _INPUT if name.endswith(INPUT) else made

@@ -68,7 +68,7 @@ def choice(traffic, terms, hardware, deployment, scale, share=0.3, serving=None)
         gpus_per_replica=gpus, levels=levels, level=best, load_limit="", prefill_share=share,
         fleet=months[0].fleet, usd_per_hour=None, usd_per_million_prompt_tokens=None,
         usd_per_million_output_tokens=None, energy=None, months=months,
-        calibration="fitted (vllm 0.24.0) calibration", front=True,
+        calibration="fitted (vllm 0.24.0) calibration", front=True, label=f"TP {deployment.tp}",
         settings=("--tensor-parallel-size", str(deployment.tp)),
     )  # fmt: skip
 
