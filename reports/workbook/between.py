@@ -27,7 +27,7 @@ def between_text(x: str, xs: str, ys: str, *, from_zero: bool = False) -> str:
         below = f"{x}/{at(xs, '1')}*{below}"
     line = f"{y0}+({x}-{x0})*({y1}-{y0})/({x1}-{x0})"
     return (
-        f"IF(COUNT({ys})<ROWS({ys}),\"{NONE}\",IF({x}<={at(xs, '1')},{below},"
+        f'IF(COUNT({ys})<ROWS({ys}),"{NONE}",IF({x}<={at(xs, "1")},{below},'
         f"IF({x}>={at(xs, f'ROWS({xs})')},{at(ys, f'ROWS({ys})')},{line})))"
     )
 

@@ -96,7 +96,7 @@ ANSWERS = (
 def answers(capacity: Capacity) -> list[Answer]:
     """What the Inputs sheet repeats."""
     return [
-        Answer(label, capacity.chosen(key), capacity.first_value(key), style, "", note)
+        Answer(label, capacity.chosen(key), capacity.first_value(key), style, note)
         for label, key, style, note in ANSWERS
     ]
 
@@ -120,9 +120,9 @@ def capacity_page(case: Case, capacity: Capacity) -> Page:
         key = row.column.key
         line = place.spot(0, key)[0]
         text = f"INDEX({place.span(key, 0, count - 1)},1,{inputs.CHOICE})"
-        page.put(line, 2, Cell(
-            Formula(text, capacity.first_value(key)), f"{'best' if row.column.strong else 'chosen'}.{row.column.style}",
-            capacity.chosen(key)))  # fmt: skip
+        style = f"{'best' if row.column.strong else 'chosen'}.{row.column.style}"
+        made = Formula(text, capacity.first_value(key))
+        page.put(line, 2, Cell(made, style, capacity.chosen(key)))
     page.widths |= {0: 34, 1: 20, 2: 24} | {3 + number: 24 for number in range(count)}
     page.heights |= {place.spot(0, key)[0]: 45 for key in ("label", "load_limit", "planned_limit")}
     page.frozen = (TOP, 3)

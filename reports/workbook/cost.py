@@ -80,7 +80,8 @@ def _monthly(months: Place, last: int) -> Chart:
                    span("utilisation_degraded"), ORANGE, mark="square", dash="dash", second=True),
         ),
         Axis("Month", low=0, number="0"), Axis("USD per month", low=0, number='"$"#,##0'),
-        (TOP, 0), y2=Axis("Share of what replicas carry", low=0, high=1, number="0%"), legend="bottom",
+        (TOP, 0), legend="bottom",
+        y2=Axis("Share of what replicas carry", low=0, high=1, number="0%"),
     )  # fmt: skip
 
 

@@ -73,7 +73,8 @@ def _fleet_rows() -> list[Figure]:
                lambda at: at.where(RATE, f"{inputs.BUSIEST}/({at('replicas')}*{at(RATE)})")),
         Figure(Column("utilisation_degraded", "… with the spare ones gone", "percent",
                       unit="of the others' rate"), of_fleet("utilisation_degraded"),
-               lambda at: at.where(RATE, f"{inputs.BUSIEST}/({at('working_replicas')}*{at(RATE)})")),
+               lambda at: at.where(
+                   RATE, f"{inputs.BUSIEST}/({at('working_replicas')}*{at(RATE)})")),
     ]  # fmt: skip
 
 
@@ -84,7 +85,8 @@ def _busiest_rows() -> list[Figure]:
         key = f"busiest_{name}_ms"
         return Figure(
             Column(key, f"{name.upper()} in the busiest hour", style, unit="ms, slowest class"),
-            partial(Sized.busiest, name=name), partial(Maker.between, x=each, y=f"slowest_{name}_ms"),
+            partial(Sized.busiest, name=name),
+            partial(Maker.between, x=each, y=f"slowest_{name}_ms"),
         )  # fmt: skip
 
     def speed(s: Sized) -> Scalar:

@@ -118,8 +118,7 @@ def hardware_page(facts: HardwareFacts) -> Page:
     sources = facts.sources.place
     page.section(sources.top - 1, "Sources", 4)
     page.table(facts.sources)
-    page.widths |= {0: 34, 1: 16, 2: 52, 3: 30} | {
-        number: 24 for number in range(4, 2 + len(facts.names))
-    }
+    page.widths |= {0: 34, 1: 16, 2: 52, 3: 30}
+    page.widths |= dict.fromkeys(range(4, 2 + len(facts.names)), 24.0)
     page.frozen = (TOP, 2)
     return page

@@ -172,7 +172,9 @@ def _judged(at: _Spot, level: Level, promised: list[float | None], usable: bool)
     ]  # fmt: skip
 
 
-def _fleet(at: _Spot, case: Case, places: InputPlaces, choice: Choice, level: Level) -> list[Content]:
+def _fleet(
+    at: _Spot, case: Case, places: InputPlaces, choice: Choice, level: Level
+) -> list[Content]:
     """The fleet whose replicas are loaded so, and what its users see in the busiest hour."""
     price = case.plan.terms.usd_per_gpu_hour.get(choice.hardware.name)
     usd = 0.0 if price is None else price.middle
@@ -203,7 +205,9 @@ def load_table(case: Case, places: InputPlaces) -> Loads:
     place = Place(SHEET, TOP, 0, _columns(case))
     classes = case.plan.traffic.classes
     seen = tuple(
-        latency_key(name, unit, which) for name, unit, _ in LATENCIES for which in range(len(classes))
+        latency_key(name, unit, which)
+        for name, unit, _ in LATENCIES
+        for which in range(len(classes))
     )
     levels = [given.level for given in classes]
     promised = _of_all(levels)
@@ -237,10 +241,11 @@ def loads_page(case: Case, places: InputPlaces, loads: Loads) -> Page:
     )
     place = loads.table.place
     page.put(PROMISED, 0, "Promised at most", "bold")
-    keys = [f"{name}_limit_{unit}" for name, unit, _ in LATENCIES for _ in range(places.class_count)]
+    count = places.class_count
+    keys = [f"{name}_limit_{unit}" for name, unit, _ in LATENCIES for _ in range(count)]
     values = _of_all([given.level for given in case.plan.traffic.classes])
     for number, (seen, key, value) in enumerate(zip(loads.seen, keys, values, strict=True)):
-        source = places.limit(number % places.class_count, key)
+        source = places.limit(number % count, key)
         made = Formula(f'IF(ISNUMBER({source}),{source},"")', "" if value is None else value)
         page.put(PROMISED, place.spot(0, seen)[1], made, "general")
     page.table(loads.table)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from perfmodel.inference.estimate import Estimate
 from perfmodel.operators.summary import model_record
 from perfmodel.specs.model import Attention, LatentAttention, Model, MoeFfn
@@ -52,9 +54,9 @@ MEMORY = (
 NONE_OF = ""
 
 
-def _either(values: set[int | None]) -> Content:
+def _either(values: Iterable[int | None]) -> Content:
     """One number where all layers agree, else all of them as text; nothing where none has any."""
-    found = sorted(value for value in values if value is not None)
+    found = sorted({value for value in values if value is not None})
     if not found:
         return NONE_OF
     return found[0] if len(found) == 1 else " or ".join(str(value) for value in found)
@@ -67,12 +69,12 @@ def _geometry(model: Model) -> dict[str, Content]:
     latent = [m for m in mixers if isinstance(m, LatentAttention)]
     experts = [x.ffn for x in model.layers if isinstance(x.ffn, MoeFfn)]
     return {
-        "heads": _either({m.heads for m in [*attention, *latent]}),
-        "kv_heads": _either({m.kv_heads for m in attention}),
-        "head_dim": _either({m.head_dim for m in attention}),
-        "window": _either({m.window for m in attention}),
-        "experts": _either({f.experts for f in experts}),
-        "experts_per_token": _either({f.top_k for f in experts}),
+        "heads": _either([*(m.heads for m in attention), *(m.heads for m in latent)]),
+        "kv_heads": _either(m.kv_heads for m in attention),
+        "head_dim": _either(m.head_dim for m in attention),
+        "window": _either(m.window for m in attention),
+        "experts": _either(f.experts for f in experts),
+        "experts_per_token": _either(f.top_k for f in experts),
     }
 
 
@@ -139,5 +141,3 @@ def model_page(case: Case, facts: Table, memory: Table) -> Page:
     page.widths |= {0: 36, 1: 20} | {2 + number: 24 for number in range(len(case.facts))}
     page.frozen = (TOP, 2)
     return page
-
-

@@ -61,8 +61,8 @@ def _token_rows() -> list[Figure]:
             return at.where(hourly, f"{at(hourly)}*{part}/({inputs.RATE}*3600/1E6*{mean})")
 
         title = f"Cost of {kind} tokens{f', {end} price' if end else ''}"
-        return Figure(Column(_suffixed(key, end), title, "usd3", unit="USD per million", strong=not end),
-                      _cost(key, end), text)  # fmt: skip
+        column = Column(_suffixed(key, end), title, "usd3", unit="USD per million", strong=not end)
+        return Figure(column, _cost(key, end), text)
 
     kinds = (("prompt", "{}", inputs.PROMPT), ("output", "(1-{})", inputs.OUTPUT))
     return [tokens(*kind, end) for kind in kinds for end in ENDS]
@@ -100,7 +100,8 @@ def _power_rows() -> list[Figure]:
     def power(end: str, busy_share: str, idle_share: str) -> Figure:
         share = f"({{0}}*{busy_share}+(1-{{0}})*{idle_share})"
         return Figure(
-            Column(f"kilowatts_{end}", f"Power at the mean rate, {end}", "n2", unit="kW, GPUs alone"),
+            Column(f"kilowatts_{end}", f"Power at the mean rate, {end}", "n2",
+                   unit="kW, GPUs alone"),
             _energy("watts", end, 1 / KILO),
             lambda at: f"IF(AND(ISNUMBER({at('busy_share')}),ISNUMBER({at('tdp_w')})),"
             f'{at("gpus")}*{at("tdp_w")}/1000*{share.format(at("busy_share"))},"{NONE}")',

@@ -142,8 +142,8 @@ def horizon_cost(case: Case, months: Months) -> Answer:
     count = case.plan.traffic.months
     value: Scalar = sum(costs) if costs else NONE
     text = f'IF(COUNT({span})=0,"{NONE}",SUM({span}))'
-    return Answer("Cost over the horizon", text, value, "usd", "",
-                  f"USD, months 0 to the horizon ({count} as planned)")  # fmt: skip
+    note = f"USD, months 0 to the horizon ({count} as planned)"
+    return Answer("Cost over the horizon", text, value, "usd", note)
 
 
 def months_page(case: Case, months: Months) -> Page:

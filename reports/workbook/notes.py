@@ -28,12 +28,13 @@ SIZING: tuple[tuple[str, str], ...] = (
     ("Cost of tokens", "The whole fleet's rent over the mean rate's tokens. Prompt tokens bear "
      "prefill's share of the time that steps take, output tokens the rest; the share is the "
      "simulated one of the planned load, and stays where an edit takes another load."),
-    ("Busiest hour", "A replica's part of the busiest hour's rate, all replicas running. Latencies "
-     "then lie on straight lines between the simulated loads; the plan itself simulates that load."),
+    ("Busiest hour", "A replica's part of the busiest hour's rate, all replicas running. "
+     "Latencies then lie on straight lines between the simulated loads; the plan itself simulates "
+     "that load."),
     ("Fleet at a load (Loads)", "As if that load were a replica's rate: fewer requests on each GPU "
      "are faster and dearer."),
-    ("Power and energy", "GPUs alone: TDP × (busy share × busy power + idle share × idle power), at "
-     "the mean rate spread over all replicas; busy shares between the simulated loads. As planned: "
+    ("Power and energy", "TDP × (busy share × busy power + idle share × idle power), at the mean "
+     "rate spread over all replicas; busy shares between the simulated loads. As planned: "
      f"{SOURCE}."),
     ("Price", "Low and high ends of rent; the middle is their mean. Fleets are costed at it."),
 )  # fmt: skip
@@ -105,5 +106,7 @@ def notes_page(notes: Table, rejected: Table) -> Page:
     if rejected.rows:
         page.section(rejected.place.top - 1, "Looked at and not offered", 3)
         page.table(rejected)
+    else:
+        page.tables.append(rejected)
     page.frozen = (TOP + 1, 0)
     return page

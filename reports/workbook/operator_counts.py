@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+
+import numpy as np
 
 from perfmodel.inference.phase import OperatorCost
 from perfmodel.operators.record import (
@@ -22,7 +24,7 @@ from perfmodel.operators.record import (
     Recurrence,
 )
 from perfmodel.units import GIGA, MEGA
-from reports.workbook.cells import NONE, Content, Formula
+from reports.workbook.cells import NONE, Content, Formula, plain
 from reports.workbook.term import Number, Term, largest, smallest, term
 
 SAME = 1e-12
@@ -183,11 +185,24 @@ def kind_of(row: OperatorCost) -> str:
     return NONE if row.operator is None else KINDS[type(row.operator)]
 
 
+def _several(operator: Operator) -> bool:
+    """Whether its sizes are those of several steps."""
+    return any(isinstance(getattr(operator, f.name), np.ndarray) for f in fields(operator))
+
+
+def _first_sizes(row: OperatorCost) -> Shape:
+    """The sizes of a phase's first step, as far as there are columns for them."""
+    names = {"queries": "m", "rows": "m", "tokens": "m", "batch": "copies"}
+    return {names.get(name, name): plain(size) for name, size in row.shape.items()}
+
+
 def counted(row: OperatorCost, at: At) -> Shape:
     """The shape and counts of an operator, by the name of their column."""
     cells = Row(at)
     found: Counts = {}
-    if row.operator is not None:
+    if row.operator is not None and _several(row.operator):
+        cells.cells |= _first_sizes(row)
+    elif row.operator is not None:
         count = Term(at("count"), float(row.count) * float(row.steps))
         found = _COUNTS[type(row.operator)](row.operator, cells, count)
     totals = _totals(row)

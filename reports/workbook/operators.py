@@ -145,8 +145,8 @@ class _Maker:
             "source": row.source,
         }
         cells |= counted(row, at)
-        times = (("time_us", cost.time_s), ("time_us_low", cost.low_s), ("time_us_high", cost.high_s))
-        cells |= {key: MEGA * float(value) for key, value in times}
+        ends = {"": cost.time_s, "_low": cost.low_s, "_high": cost.high_s}
+        cells |= {f"time_us{end}": MEGA * float(value) for end, value in ends.items()}
         parts = "+".join(at(key) for key in ("weight_mb", "cache_mb", "activation_mb"))
         traffic, flops = float(cost.bytes) / MEGA, float(cost.flops) / GIGA
         cells["mb"] = Formula(parts, traffic)
@@ -255,12 +255,11 @@ def _is_number(value: Scalar) -> TypeGuard[int | float]:
 def operators_page(case: Case, operators: Operators) -> Page:
     """The sheet."""
     page = Page(SHEET)
-    batches = ", ".join(
-        f"{facts.number}: {facts.typical.workload.batch}" for facts in case.facts
-    )
+    batches = ", ".join(f"{facts.number}: {facts.typical.workload.batch}" for facts in case.facts)
     page.head(
         "Operators: exact counts, the roof, and the calibrated time",
-        f"Per GPU, all runs of a step together. Prefill: one prompt of {case.mean_prompt:,} tokens. "
+        "Per GPU, all runs of a step together. "
+        f"Prefill: one prompt of {case.mean_prompt:,} tokens. "
         f"Decode: one step of the mean batch (choice {batches}) at the mean context. "
         "MB are 10^6 bytes.",
     )

@@ -68,8 +68,8 @@ class Picked:
         place = self.place
         page.put(self.top - 1, self.left, "Data of the charts: it follows the chosen deployment",
                  "note")  # fmt: skip
-        for column in place.columns:
-            page.put(*place.spot(-1, column.key), column.title, "head")
+        for shown in place.columns:
+            page.put(*place.spot(-1, shown.key), shown.title, "head")
         for point in range(self.points):
             page.put(*place.spot(point, "point"), point + 1, "int")
             for column in self.columns:

@@ -114,7 +114,8 @@ class _Book:
         chart.set_x_axis(_axis(spec.x))
         chart.set_y_axis(_axis(spec.y))
         if spec.y2 is not None:
-            chart.set_y2_axis(_axis(spec.y2) | {"major_gridlines": {"visible": False}, "label_position": "next_to"})
+            alone = {"major_gridlines": {"visible": False}, "label_position": "next_to"}
+            chart.set_y2_axis(_axis(spec.y2) | alone)
         chart.set_legend({"none": True} if spec.legend == "none" else {"position": spec.legend})
         chart.set_size({"width": spec.size[0], "height": spec.size[1]})
         chart.show_blanks_as("gap")

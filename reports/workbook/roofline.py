@@ -104,7 +104,9 @@ def _phase_rows(case: Case, operators: Operators, hardware: HardwareFacts,
     return rows
 
 
-def _point_rows(operators: Operators) -> tuple[list[list[Content]], dict[tuple[int, str], list[int]]]:
+def _point_rows(
+    operators: Operators,
+) -> tuple[list[list[Content]], dict[tuple[int, str], list[int]]]:
     """Operators with FLOPs, and which rows are those of a choice's phase."""
     rows: list[list[Content]] = []
     found: dict[tuple[int, str], list[int]] = {}
@@ -188,8 +190,8 @@ def _marks(page: Page, data: Picked) -> list[Series]:
         made, last = _ranked(page, data, phase, which), data.points - 1
 
         def series(name: str, first: int, end: int, colour: str) -> Series:
-            spans = (made.span(key, first, end) for key in ("flop_per_byte", "tflop_per_s"))  # noqa: B023
-            return Series(name, *spans, colour, line=False, mark=mark)  # noqa: B023
+            x, y = (made.span(key, first, end) for key in ("flop_per_byte", "tflop_per_s"))  # noqa: B023
+            return Series(name, x, y, colour, line=False, mark=mark)  # noqa: B023
 
         named += [
             series(made.away(rank, "name"), rank, rank, colours[rank])
@@ -285,5 +287,3 @@ def _main(case: Case) -> str:
 def _range(column: int, top: int) -> str:
     place = Place(SHEET, top, column, (Column("x", "x"),))
     return place.span("x", 0, 2)
-
-

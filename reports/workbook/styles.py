@@ -55,6 +55,11 @@ _CHOSEN: dict[str, Any] = {"bg_color": "#E2EFDA"}
 _STRONG: dict[str, Any] = {"bold": True, "bg_color": PALE}
 
 
+def is_number_style(name: str) -> bool:
+    """Whether a style shows numbers."""
+    return name in _NUMBERS
+
+
 def properties(name: str) -> dict[str, Any]:
     """XlsxWriter's properties of a style.
 
@@ -73,6 +78,10 @@ def properties(name: str) -> dict[str, Any]:
     else:
         made |= _TEXTS[base]
     if dot:
-        made |= {"answer": _ANSWER, "chosen": _CHOSEN, "strong": _STRONG,
-                 "best": _CHOSEN | {"bold": True}}[emphasis]
+        made |= {
+            "answer": _ANSWER,
+            "chosen": _CHOSEN,
+            "strong": _STRONG,
+            "best": _CHOSEN | {"bold": True},
+        }[emphasis]
     return made | _INPUT if name.endswith(INPUT) else made

@@ -1,8 +1,10 @@
 """Plans with hand-made loads: every figure that a workbook needs, without a simulation."""
 
+import math
+
 from perfmodel.planning.capacity.answer import Choice, Month, Plan, Range, Rejected, Terms
-from perfmodel.planning.capacity.sizing import Level, Needs, Seen, best_level, size_fleet
-from perfmodel.serving.lengths import Lengths
+from perfmodel.planning.capacity.question import needs_of
+from perfmodel.planning.capacity.sizing import Level, Seen, best_level, size_fleet
 from perfmodel.serving.serve import Serving
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.hardware import load_hardware
@@ -38,33 +40,22 @@ def loads(scale: float, classes: int) -> tuple[Level, ...]:
     return tuple(made)
 
 
-def mean(traffic: Traffic, name: str) -> float:
-    """Mean tokens of a request."""
-    parts = zip(traffic.shares(), traffic.classes, strict=True)
-    return sum(share * Lengths.parse(getattr(c, name), name).mean for share, c in parts)
-
-
-def needs(traffic: Traffic, terms: Terms, hardware: str, month: int = 0) -> Needs:
-    """What a fleet is sized for, at the middle price."""
-    return Needs(
-        rate=traffic.rate_at(month), peak=traffic.peak, prompt=mean(traffic, "prompt"),
-        output=mean(traffic, "output"), utilisation_target=terms.utilisation_target,
-        spare=terms.spare, usd_per_gpu_hour=terms.usd_per_gpu_hour[hardware].middle,
-    )  # fmt: skip
-
-
 def choice(traffic, terms, hardware, deployment, scale, share=0.3, serving=None) -> Choice:
     """A choice with hand-made loads, sized as the program does."""
     levels = loads(scale, len(traffic.classes))
     best = best_level(levels, [c.level for c in traffic.classes]) or levels[0]
-    gpus = deployment.tp * deployment.pp
+    serving = serving or Serving()
+    instances = sum(serving.disaggregate or (1,))
+    gpus = deployment.tp * deployment.pp * instances
+    price = terms.usd_per_gpu_hour.get(hardware)
+    usd = math.nan if price is None else price.middle
     months = tuple(
-        Month(m, traffic.rate_at(m), size_fleet(best.rate, gpus, share,
-                                                needs(traffic, terms, hardware, m)))
+        Month(m, traffic.rate_at(m),
+              size_fleet(best.rate, gpus, share, needs_of(traffic, terms, usd, m)))
         for m in range(traffic.months + 1)
     )  # fmt: skip
     return Choice(
-        hardware=load_hardware(hardware), deployment=deployment, serving=serving or Serving(),
+        hardware=load_hardware(hardware), deployment=deployment, serving=serving,
         gpus_per_replica=gpus, levels=levels, level=best, load_limit="", prefill_share=share,
         fleet=months[0].fleet, usd_per_hour=None, usd_per_million_prompt_tokens=None,
         usd_per_million_output_tokens=None, energy=None, months=months,
