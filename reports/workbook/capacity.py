@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from reports.workbook import inputs
 from reports.workbook.case import Case
 from reports.workbook.cells import NONE, Cell, Content, Formula, Place, Scalar, Table
-from reports.workbook.figure import Figure, Maker
+from reports.workbook.figure import RATE, Figure, Maker
 from reports.workbook.fleet_rows import UNMET, fleet_figures
 from reports.workbook.hardware import HardwareFacts
 from reports.workbook.inputs import Answer, InputPlaces
@@ -88,6 +88,7 @@ ANSWERS = (
     ("Cost of output tokens", "usd_per_million_output_tokens", "usd3", "USD per million"),
     ("Power, low", "kilowatts_low", "n2", "kW at the mean rate, GPUs alone"),
     ("Power, high", "kilowatts_high", "n2", "kW"),
+    ("Energy, low", "kwh_per_million_tokens_low", "n3", "kWh per million tokens"),
     ("Energy, high", "kwh_per_million_tokens_high", "n3", "kWh per million tokens"),
     ("A larger load breaks", "load_limit", "bold", ""),
 )
@@ -95,10 +96,17 @@ ANSWERS = (
 
 def answers(capacity: Capacity) -> list[Answer]:
     """What the Inputs sheet repeats."""
-    return [
+    made = [
         Answer(label, capacity.chosen(key), capacity.first_value(key), style, note)
         for label, key, style, note in ANSWERS
     ]
+    rate = f"ISNUMBER({capacity.chosen(RATE)})"
+    kept = capacity.sized[0].level is not None
+    words = Answer(
+        "Service levels", f'IF({rate},"{inputs.KEPT}","{inputs.UNMET}")',
+        inputs.KEPT if kept else inputs.UNMET, "bold", "",
+    )  # fmt: skip
+    return [made[0], words, *made[1:]]
 
 
 def capacity_page(case: Case, capacity: Capacity) -> Page:
@@ -125,7 +133,7 @@ def capacity_page(case: Case, capacity: Capacity) -> Page:
         page.put(line, 2, Cell(made, style, capacity.chosen(key)))
     page.widths |= {0: 34, 1: 20, 2: 24} | {3 + number: 24 for number in range(count)}
     page.heights |= {place.spot(0, key)[0]: 45 for key in ("label", "load_limit", "planned_limit")}
-    page.frozen = (TOP, 3)
+    page.frozen, page.pages = (TOP, 3), 1
     first = place.spot(0, "usable_loads")
     page.highlights.append(Highlight(
         (first[0], 2), place.spot(count - 1, "utilisation_degraded"),

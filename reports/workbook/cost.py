@@ -20,6 +20,11 @@ BY_MONTH = (
     Column("usd_per_month", "USD per month", "usd"),
     Column("utilisation_degraded", "Load with the spare ones gone", "percent"),
 )
+FRONT = (
+    ("speed", "busiest_tokens_per_s", "n1"),
+    ("usd", "fleet_usd_per_hour", "usd2"),
+)
+"""Both figures of a fleet: the name here, that on Loads, and the style."""
 BY_CHOICE = (
     Column("label", "Deployment", "text"),
     Column("usd_per_hour_low", "USD per hour, low price", "usd2"),
@@ -79,7 +84,7 @@ def _monthly(months: Place, last: int) -> Chart:
             Series("Busiest hour's load, the spare ones gone (right scale)", span("month"),
                    span("utilisation_degraded"), ORANGE, mark="square", dash="dash", second=True),
         ),
-        Axis("Month", low=0, number="0"), Axis("USD per month", low=0, number='"$"#,##0'),
+        Axis("Month", low=0), Axis("USD per month", low=0, number='"$"#,##0'),
         (TOP, 0), legend="bottom",
         y2=Axis("Share of what replicas carry", low=0, high=1, number="0%"),
     )  # fmt: skip
@@ -121,12 +126,15 @@ def _fronts(page: Page, capacity: Capacity, loads: Loads) -> Place:
             row = f"MAX(1,MIN({place.at(load, 'load')},{used}))"
             usable = capacity.table.values("usable_loads")[number]
             picked = max(1, min(load + 1, int(usable or 0))) - 1
-            for key, source, style in (
-                ("speed", "busiest_tokens_per_s", "n1"), ("usd", "fleet_usd_per_hour", "usd2"),
-            ):  # fmt: skip
-                found = f"INDEX({loads.span(number, source)},{row})"
-                value = _number(loads.values(number, source)[picked])
-                made = Formula(f"IF(ISNUMBER({found}),{found},0)", value)
+            spans = [loads.span(number, source) for _, source, _ in FRONT]
+            found = [f"INDEX({span},{row})" for span in spans]
+            values = [loads.values(number, source)[picked] for _, source, _ in FRONT]
+            known = all(isinstance(value, int | float) for value in values)
+            both = ",".join(f"ISNUMBER({each})" for each in found)
+            for (key, _, style), each, value in zip(FRONT, found, values, strict=True):
+                made = Formula(
+                    f"IF(AND({used}>0,{both}),{each},0)", value if known and usable else 0
+                )
                 page.put(*place.spot(load, f"{key}_{number}"), made, style)
     return place
 

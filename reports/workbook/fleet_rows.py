@@ -10,7 +10,7 @@ from reports.workbook.cells import NONE, Column, Scalar
 from reports.workbook.figure import RATE, Figure, Maker, of_fleet, of_level
 from reports.workbook.sized import ALL_MET, Sized
 
-UNMET = "no load meets the service levels"
+UNMET = "service levels unmet"
 
 
 def _working(s: Sized) -> Scalar:

@@ -11,8 +11,19 @@ from perfmodel.serving.lengths import Lengths
 from perfmodel.specs.traffic import RequestClass
 from perfmodel.units import KILO
 from reports.workbook.case import Case
-from reports.workbook.cells import Cell, Column, Content, Formula, Place, Rule, Scalar, Table, plain
-from reports.workbook.page import Page
+from reports.workbook.cells import (
+    NONE,
+    Cell,
+    Column,
+    Content,
+    Formula,
+    Place,
+    Rule,
+    Scalar,
+    Table,
+    plain,
+)
+from reports.workbook.page import Highlight, Page
 
 SHEET = "Inputs"
 RATE, PEAK, GROWTH, HORIZON = "Mean_rate", "Peak_factor", "Monthly_growth", "Horizon_months"
@@ -27,6 +38,7 @@ BUSIEST = f"{RATE}*{PEAK}"
 HOURS_PER_MONTH = 730
 """A year's 8,760 hours over 12."""
 NO_PRICE = "no price"
+KEPT, UNMET = "kept", "unmet by every load"
 CLASSES = (
     Column("name", "Class", "text", 34),
     Column("share", "Share of requests", "percent", 14),
@@ -46,7 +58,7 @@ PRICES = (
     Column("usd_per_gpu_hour", "Middle, USD per GPU hour", "usd3", 14),
     Column("source", "Source", "text", 14),
 )
-ANSWERS, DEPLOYMENT, TRAFFIC, SIZING, CLASS_ROW = 3, 23, 27, 35, 40
+ANSWERS, DEPLOYMENT, TRAFFIC, SIZING, CLASS_ROW = 3, 25, 29, 37, 42
 """Rows of the sections above the tables."""
 SECTION = 8
 """Columns that a section's line runs over."""
@@ -228,7 +240,11 @@ def inputs_page(
     page.section(ANSWERS, "Answer for the chosen deployment", SECTION)
     shown = [(a.label, Cell(Formula(a.text, a.value), f"answer.{a.style}"), "", a.note)
              for a in answers]  # fmt: skip
-    page.rows(ANSWERS + 1, shown, ("label", "text", "unit", "note"))
+    below = page.rows(ANSWERS + 1, shown, ("label", "text", "unit", "note"))
+    page.highlights.append(Highlight(
+        (ANSWERS + 1, 1), (below - 1, 1), f'OR(B{ANSWERS + 2}="{UNMET}",B{ANSWERS + 2}="{NONE}")',
+        {"font_color": "#C00000"},
+    ))  # fmt: skip
     _deployment(page, case, labels)
     _lines(page, TRAFFIC, "Traffic", _traffic(case, last_month))
     _lines(page, SIZING, "Sizing", _sizing(case))

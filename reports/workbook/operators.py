@@ -69,9 +69,9 @@ RESULT = (
     Column("wire_mb", "Sent, MB", "n2z", 9),
     Column("flop_per_byte", "Intensity, FLOP/B", "n2z", 9),
     Column("roof_us", "Roof, µs", "n2z", 11),
-    Column("time_us", "Calibrated time, µs", "n2", 11),
-    Column("time_us_low", "90 % interval from, µs", "n2", 11),
-    Column("time_us_high", "to, µs", "n2", 11),
+    Column("time_us", "Calibrated time, µs", "n2z", 11),
+    Column("time_us_low", "90 % interval from, µs", "n2z", 11),
+    Column("time_us_high", "to, µs", "n2z", 11),
     Column("over_roof", "Time over roof", "n2", 8),
     Column("share", "Share of the phase", "percent", 8),
     Column("tflop_per_s", "Achieved, TFLOP/s", "n2z", 10),
@@ -229,7 +229,9 @@ def operator_table(case: Case, hardware: HardwareFacts) -> Operators:
         for key, content in counted(line.row, lambda key: key).items():
             used.setdefault(key, []).append(as_cell(content).value)
     shape = tuple(_styled(column, used) for column in SHAPE if column.key in used)
-    place = Place(SHEET, TOP, 0, NAMES + shape + RESULT)
+    longest = max(len(line.row.name) for line in all_lines) + 3.0
+    names = tuple(replace(c, width=longest) if c.key == "operator" else c for c in NAMES)
+    place = Place(SHEET, TOP, 0, names + shape + RESULT)
     maker = _Maker(place, hardware)
     rows = []
     starts: dict[tuple[int, str], list[int]] = {}
