@@ -6,10 +6,8 @@ import subprocess
 from pathlib import Path
 
 import openpyxl
-import pytest
 
 SOFFICE = shutil.which("soffice") or shutil.which("libreoffice")
-needs_office = pytest.mark.skipif(SOFFICE is None, reason="LibreOffice (soffice) isn't installed")
 ALWAYS = """<?xml version="1.0" encoding="UTF-8"?>
 <oor:items xmlns:oor="http://openoffice.org/2001/registry">
 <item oor:path="/org.openoffice.Office.Calc/Formula/Load"><prop oor:name="OOXMLRecalcMode"
@@ -39,18 +37,6 @@ def values(path: Path) -> dict[str, dict[str, object]]:
     return {
         sheet.title: {cell.coordinate: cell.value for row in sheet.iter_rows() for cell in row}
         for sheet in book
-    }
-
-
-def formulas(path: Path) -> dict[tuple[str, str], str]:
-    """Every formula by sheet and address."""
-    book = openpyxl.load_workbook(path)
-    return {
-        (sheet.title, cell.coordinate): cell.value
-        for sheet in book
-        for row in sheet.iter_rows()
-        for cell in row
-        if cell.data_type == "f"
     }
 
 
