@@ -48,6 +48,8 @@ RANKED = (
     Column("name", "name and share", "text"), Column("flop_per_byte", "FLOP/B", "n2"),
     Column("tflop_per_s", "TFLOP/s", "n2"),
 )  # fmt: skip
+TIE = 1e-12
+"""Taken from a share for each row above, so that no two are equal."""
 DASHES = ("solid", "dash", "round_dot", "dash_dot")
 NAMED = 3
 """Operators of a phase whose marks the legend names: those that take most of its time."""
@@ -163,12 +165,13 @@ def _ranked(page: Page, data: Picked, phase: str, which: int) -> Place:
         page.put(*made.spot(-1, column.key), f"{phase.capitalize()}: {column.title}", "head")
     shares = made.span("once", 0, data.points - 1)
     values = [float(v or 0) for v in share.values[start : start + count]]
-    order = sorted(range(count), key=lambda row: -values[row])
+    once = [value - TIE * row for row, value in enumerate(values, 1)]
+    order = sorted(range(count), key=lambda row: -once[row])
     for rank in range(data.points):
         point, found = place.at(rank, "point"), place.at(rank, f"{phase}_share")
-        own = values[rank] if rank < count else 0
+        own = once[rank] if rank < count else -TIE * (rank + 1)
         page.put(*made.spot(rank, "once"), Formula(
-            f"IF({point}>{chosen(share.counts)},0,{found})", own), "percent")  # fmt: skip
+            f"IF({point}>{chosen(share.counts)},0,{found})-{TIE:.0E}*{point}", own), "percent")  # fmt: skip
         row, spot = order[min(rank, count - 1)], made.at(rank, "row")
         largest = f"LARGE({shares},MIN({point},{chosen(share.counts)}))"
         page.put(*made.spot(rank, "row"), Formula(f"MATCH({largest},{shares},0)", row + 1), "int")

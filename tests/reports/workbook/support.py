@@ -22,7 +22,7 @@ TRAFFIC = Traffic(rate=20, classes=(CHAT, BATCH), peak=1.7, growth=0.06, months=
 PRICES = {"h100-sxm": Range(1.9, 4.1), "l40s": Range(0.8, 1.6)}
 
 
-def loads(scale: float, classes: int) -> tuple[Level, ...]:
+def loads(scale: float, outputs: list[str | int]) -> tuple[Level, ...]:
     """Eight loads of a replica that is ``scale`` times as fast: latencies grow with each."""
     made = []
     for step in range(1, 9):
@@ -30,10 +30,10 @@ def loads(scale: float, classes: int) -> tuple[Level, ...]:
         seen = tuple(
             Seen(
                 ttft_s=(0.05 + 0.02 * each + 0.6 * busy**3) / scale,
-                tpot_s=(0.008 + 0.05 * busy**2) / scale,
+                tpot_s=None if output == 1 else (0.008 + 0.05 * busy**2) / scale,
                 e2e_s=(3 + 10 * each + 25 * busy**2) / scale,
             )
-            for each in range(classes)
+            for each, output in enumerate(outputs)
         )
         made.append(Level(2.5 * scale * step, 60 * busy**1.5, min(1, 1.1 * busy),
                           0.7 * busy, step // 8, seen))  # fmt: skip
@@ -42,7 +42,7 @@ def loads(scale: float, classes: int) -> tuple[Level, ...]:
 
 def choice(traffic, terms, hardware, deployment, scale, share=0.3, serving=None) -> Choice:
     """A choice with hand-made loads, sized as the program does."""
-    levels = loads(scale, len(traffic.classes))
+    levels = loads(scale, [c.output for c in traffic.classes])
     best = best_level(levels, [c.level for c in traffic.classes]) or levels[0]
     serving = serving or Serving()
     instances = sum(serving.disaggregate or (1,))

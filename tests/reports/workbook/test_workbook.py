@@ -14,7 +14,7 @@ from perfmodel.planning.capacity.front import front_points
 from perfmodel.planning.capacity.question import needs_of
 from perfmodel.planning.capacity.sizing import best_level, size_fleet
 from perfmodel.serving.serve import Serving
-from perfmodel.specs.traffic import RequestClass, ServiceLevel
+from perfmodel.specs.traffic import RequestClass, ServiceLevel, Traffic
 from reports.workbook.book import book_of, write_workbook
 from reports.workbook.cells import Formula
 from reports.workbook.fleet_rows import UNMET
@@ -40,7 +40,7 @@ EDITED = replace(
 NOTHING = TRAFFIC.model_copy(
     update={"classes": (CHAT.model_copy(update={"level": ServiceLevel(tpot_s=0.001)}), BATCH)}
 )
-# Experts, exchanges and disaggregation; classes whose names a spreadsheet would compute.
+# Experts, windows, exchanges and disaggregation; classes whose names a spreadsheet would compute.
 ODD_TRAFFIC = TRAFFIC.model_copy(
     update={
         "classes": tuple(
@@ -50,7 +50,7 @@ ODD_TRAFFIC = TRAFFIC.model_copy(
     }
 )
 EXPERTS = plan(
-    "mixtral-8x7b",
+    "gpt-oss-120b",
     ODD_TRAFFIC,
     (
         ("h100-sxm", Deployment(tp=4), 1.0, 0.4, Serving(disaggregate=(1, 2))),
@@ -58,13 +58,19 @@ EXPERTS = plan(
     ),
     prices={},
 )
+# One choice, one class, nothing promised, one token: no TPOT anywhere.
+BARE = plan(
+    traffic=Traffic(rate=3, classes=(RequestClass(prompt=900, output=1),)),
+    choices=(("l40s", Deployment(), 1.0),),
+)
+NAMES = ["base", "bare", "edited", "experts", "nothing"]
 
 
 @pytest.fixture(scope="module")
 def books():
     """The sheets of each plan, with the values that our functions give."""
-    plans = {"base": BASE, "edited": EDITED, "experts": EXPERTS, "nothing": plan(traffic=NOTHING)}
-    return {name: book_of(made, MADE) for name, made in plans.items()}
+    plans = (BASE, BARE, EDITED, EXPERTS, plan(traffic=NOTHING))
+    return {name: book_of(made, MADE) for name, made in zip(NAMES, plans, strict=True)}
 
 
 def table(book, name):
@@ -145,12 +151,12 @@ def differences(book, shown):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["base", "experts", "nothing", "edited"])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_formula_gives_our_value(books, recalculated, name):
     assert differences(books[name], recalculated[name]) == []
 
 
-@pytest.mark.parametrize("name", ["base", "experts", "nothing", "edited"])
+@pytest.mark.parametrize("name", NAMES)
 def test_values_are_stored(books, written, name):
     """A reader that doesn't compute, such as a previewer, sees the same."""
     assert differences(books[name], office.values(written / f"{name}.xlsx")) == []
