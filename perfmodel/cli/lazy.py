@@ -16,6 +16,7 @@ COMMANDS = {
     "estimate": "Latency, throughput and memory of one deployment, and what limits them.",
     "advise": "What each optimisation gains on one deployment: ranked, with its price.",
     "simulate": "What users see under load: latencies, queueing and throughput over time.",
+    "plan": "How many GPUs of which kind a traffic needs at its service levels, at what cost.",
     "calibrate": "Measure kernels on a device and fit their models: run.",
     "models": "Models that perfmodel knows: list, show.",
     "hardware": "Accelerators that perfmodel knows: list, show, check.",

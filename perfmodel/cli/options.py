@@ -27,6 +27,7 @@ from perfmodel.specs.base import Case, FieldError
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.speculation import Speculation
 from perfmodel.specs.workload import Workload
+from perfmodel.units import MILLISECOND
 
 Answer = TypeVar("Answer")
 Built = TypeVar("Built", bound=Case)
@@ -57,6 +58,34 @@ def number(text: str) -> float:
         return float(str(text))
     except ValueError:
         raise typer.BadParameter(f"{str(text)[:40]!r} is no number") from None
+
+
+def duration(text: str) -> float:
+    """Seconds of a time as typed: ``0.5``, ``0.5s`` or ``500ms``.
+
+    Raises:
+        BadParameter: names the text.
+
+    >>> duration("500ms"), duration("2 s")
+    (0.5, 2.0)
+    """
+    found = re.fullmatch(r"\s*(\d*\.?\d+(?:e[+-]?\d+)?)\s*(ms|s)?\s*", str(text))
+    value = float(found[1]) if found else 0.0
+    if found is None or not 0 < value < 1e9:
+        raise typer.BadParameter(f"{str(text)[:40]!r} is no time, such as 0.5 or 500ms")
+    return value * MILLISECOND if found[2] == "ms" else value
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on.
+
+    Raises:
+        BadParameter: names the text.
+    """
+    value = whole_number(text)
+    if value < 1:
+        raise typer.BadParameter(f"{value} is less than 1")
+    return value
 
 
 def rates(text: str) -> float | tuple[float, ...]:
@@ -90,6 +119,8 @@ PARSERS: dict[Any, tuple[Callable[[str], Any] | None, str]] = {
 """Parser and placeholder of a flag by its kind."""
 
 
+CONTEXT = "context"
+"""The parameter by which typer says what was typed."""
 NESTED = "speculation_"
 """Before the parameters of the record inside a deployment, whose fields have names of their own."""
 
@@ -155,6 +186,30 @@ def takes_case(command: Callable[..., Answer]) -> Callable[..., Answer]:
 
     flags = [_parameter(flag, Workload) for flag in WORKLOAD]
     return _flagged(command, [*flags, *_deployment_parameters()], {"workload", "deployment"}, built)
+
+
+def takes_stated_deployment(command: Callable[..., Answer]) -> Callable[..., Answer]:
+    """The same, the deployment made of the typed flags alone: its ``model_fields_set`` says which.
+
+    A search keeps those, and tries others than the defaults for the rest.
+    """
+
+    def built(given: dict[str, Any]) -> dict[str, Any]:
+        context = given.pop(CONTEXT)
+        speculation = _speculation(given)
+        stated = [f for f in DEPLOYMENT if _typed(context, f.field)]
+        values = {f.field: given.pop(f.field) for f in DEPLOYMENT}
+        values = {f.field: values[f.field] for f in stated}
+        more = {} if speculation is None else {"speculation": speculation}
+        return {"deployment": _build(Deployment, tuple(stated), values, **more)}
+
+    context = inspect.Parameter(CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    return _flagged(command, [context, *_deployment_parameters()], {"deployment"}, built)
+
+
+def _typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
 
 
 def takes_deployment(command: Callable[..., Answer]) -> Callable[..., Answer]:

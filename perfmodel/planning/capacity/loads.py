@@ -133,7 +133,7 @@ class Explorer:
         low, high = self._low, self._high
         if high == inf:
             worst = self._strain(low) or 0.5
-            return min(low * min(max(worst**-0.5, 1.04), 1.6), self._capacity)
+            return min(low * min(max(1 / sqrt(worst), 1.04), 1.6), self._capacity)
         if not low:
             return start * EMPTY if high < 0.6 * start else self._lower(high)
         if high / low < CLOSE**2.5:  # one right beside the last may close it

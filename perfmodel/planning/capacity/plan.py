@@ -84,7 +84,9 @@ def _kinds(hardware: Kind | Sequence[Kind]) -> tuple[Hardware, ...]:
 
 
 def _answer(question: Question, search: Search) -> Plan:
-    rejected, few, many = list(search.rejected), [], []
+    rejected = list(search.rejected)
+    few: list[Choice] = []
+    many: list[Choice] = []
     for place, found in enumerate(search.found):
         if found.best is None:
             continue

@@ -40,7 +40,7 @@ class Rules:
     """Formats of the cache, likewise."""
     disaggregated: bool = True
     """Whether pools that prefill and decode apart are looked at too."""
-    confirm: int = 6
+    confirm: int = 8
     """Deployments that are simulated until so many are found that do."""
     seed: int = 0
     """Of the simulated requests."""
@@ -126,6 +126,6 @@ def terms_of(kinds: tuple[Hardware, ...], rules: Rules) -> Terms:
             prices[kind.name], sources[kind.name] = Range(stated, stated), "as stated"
         elif own is not None:
             prices[kind.name] = Range(own.usd_per_hour_low, own.usd_per_hour_high)
-            when = f", {own.date}" if own.date else ""
+            when = f" ({own.date})" if own.date else ""
             sources[kind.name] = f"{own.source or 'the profile states no source'}{when}"
     return Terms(rules.utilisation, rules.spare, prices, sources)

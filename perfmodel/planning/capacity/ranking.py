@@ -152,7 +152,9 @@ def _decode_s(candidate: Candidate, asked: Asked, users: Array) -> Array:
     own = np.ceil(users / ranks)
     seconds = pricer.fixed(own) + pricer.decoding(own, float(asked.context[0]))
     stated = 1 + (pricer.stated_draft or 0.0)
-    return np.maximum(np.broadcast_to(np.asarray(seconds), users.shape), pricer.floor_s) * stated
+    whole = np.broadcast_to(np.asarray(seconds, dtype=np.float64), users.shape)
+    result: Array = np.maximum(whole, pricer.floor_s) * stated
+    return result
 
 
 def _prefill_s(candidate: Candidate, question: Question) -> tuple[float, float]:
@@ -205,5 +207,8 @@ def mean_field(candidate: Candidate, question: Question, near: Curve) -> Curve:
         output=only.output if only else np.array(output),
         requests_per_user=0,
     )
-    return Curve(users, *(np.asarray(getattr(state, name), dtype=np.float64) for name in (
-        "requests_per_s", "ttft_s", "tpot_s", "e2e_s")), prefill_s=near.prefill_s)  # fmt: skip
+    rate, ttft, tpot, e2e = (
+        np.asarray(values, dtype=np.float64)
+        for values in (state.requests_per_s, state.ttft_s, state.tpot_s, state.e2e_s)
+    )
+    return Curve(users, rate, ttft, tpot, e2e, near.prefill_s)

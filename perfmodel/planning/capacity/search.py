@@ -24,9 +24,11 @@ Progress = Callable[[str, int, int], None]
 TUNED = 2
 """Choices whose batch limit and chunk size are tuned, the cheapest first."""
 ALIKE = 2
-"""Deployments of one hardware and layout that are simulated, whatever their formats."""
+"""Deployments of one hardware and layout that are offered, whatever their formats."""
 TRIES = 2
 """Deployments that are simulated for each that is wanted."""
+FAST = 3.0
+"""Multiple of the cheapest rent below which a fast deployment is worth showing."""
 NEAREST = 2
 """Deployments that are simulated where none does on average."""
 Cost = tuple[float, float, float]
@@ -115,18 +117,37 @@ class Search:
                 self._reject(candidate, self._alone(predicted))
                 continue
             if alike[sort] >= ALIKE:
-                self._reject(candidate, "another with the same layout carries more")
+                self._reject(
+                    candidate, "two of this layout and hardware are offered that need no more"
+                )
                 continue
             self.tell("simulated", len(self.found), wanted)
             simulated += 1
             alike[sort] += self._simulate(candidate, predicted)
 
     def _queue(self) -> list[tuple[Candidate, Curve]]:
-        first: dict[str, tuple[Candidate, Curve]] = {}
-        for pair in self.ranked:
-            first.setdefault(pair[0].hardware.name, pair)
-        heads = list(first.values())
-        return heads + [pair for pair in self.ranked if all(pair is not h for h in heads)]
+        """The cheapest of each hardware, in the model's own formats, the fastest; then all others.
+
+        A user sees more alternatives than the cheapest few, which differ in little.
+        """
+        whole = [self.ranked, [pair for pair in self.ranked if not pair[0].risks], self._fast()]
+        heads: dict[int, tuple[Candidate, Curve]] = {}
+        for pairs in whole:
+            seen: set[str] = set()
+            for pair in pairs:
+                if pair[0].hardware.name not in seen:
+                    seen.add(pair[0].hardware.name)
+                    heads.setdefault(id(pair[0]), pair)
+        return [*heads.values(), *(pair for pair in self.ranked if id(pair[0]) not in heads)]
+
+    def _fast(self) -> list[tuple[Candidate, Curve]]:
+        """Those that cost less than three times the cheapest, by the TPOT of a request alone."""
+        if not self.ranked:
+            return []
+        most = FAST * self._expected(*self.ranked[0])[0]
+        near = [pair for pair in self.ranked if self._expected(*pair)[0] < most]
+        alone = {id(p[0]): Predicted.of(p[1], self.question).alone_tpot_s for p in near}
+        return sorted(near, key=lambda pair: alone[id(pair[0])])
 
     def _simulate(self, candidate: Candidate, predicted: Predicted) -> bool:
         """Whether the simulator finds a load at which the candidate does."""
@@ -140,9 +161,7 @@ class Search:
             return True
         self.failed.append(confirmed)
         said = missed(confirmed.explorer.emptiest, self.question)
-        self._reject(
-            candidate, f"does on average, but the simulator says {said}, whatever the load"
-        )
+        self._reject(candidate, f"does on average, but simulated, at any load: {said}")
         return False
 
     def _approach(self) -> None:
@@ -157,7 +176,7 @@ class Search:
                     (alone.alone_tpot_s, kind.level.tpot_s),
                     (alone.alone_e2e_s, kind.level.e2e_s),
                 ):
-                    ratios.append(value / limit if limit and value == value else 0.0)
+                    ratios.append(0.0 if limit is None or isnan(value) else value / limit)
             return max(ratios)
 
         for candidate, curve in sorted(self.ranked, key=slowness)[:NEAREST]:
@@ -179,6 +198,6 @@ class Search:
     @staticmethod
     def _alone(predicted: Predicted) -> str:
         parts = [f"TTFT {duration(predicted.alone_ttft_s)}"]
-        if predicted.alone_tpot_s == predicted.alone_tpot_s:
+        if not isnan(predicted.alone_tpot_s):
             parts.append(f"TPOT {duration(predicted.alone_tpot_s)}")
         return f"too slow for a request alone: {', '.join(parts)} on average"
