@@ -30,6 +30,13 @@ def file_option(name: str) -> Any:
     return typer.Option(f"--{name}", metavar=metavar, help=help_text, rich_help_panel=PANEL)
 
 
+def force_option() -> Any:
+    """Whether files that are there already are overwritten."""
+    return typer.Option(
+        "--force", metavar="", help="Overwrite --xlsx, --csv and --parquet.", rich_help_panel=PANEL
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PlanFiles:
     """What is to be written, None for what isn't."""

@@ -170,8 +170,8 @@ def _ranked(page: Page, data: Picked, phase: str, which: int) -> Place:
     for rank in range(data.points):
         point, found = place.at(rank, "point"), place.at(rank, f"{phase}_share")
         own = once[rank] if rank < count else -TIE * (rank + 1)
-        page.put(*made.spot(rank, "once"), Formula(
-            f"IF({point}>{chosen(share.counts)},0,{found})-{TIE:.0E}*{point}", own), "percent")  # fmt: skip
+        text = f"IF({point}>{chosen(share.counts)},0,{found})-{TIE:.0E}*{point}"
+        page.put(*made.spot(rank, "once"), Formula(text, own), "percent")
         row, spot = order[min(rank, count - 1)], made.at(rank, "row")
         largest = f"LARGE({shares},MIN({point},{chosen(share.counts)}))"
         page.put(*made.spot(rank, "row"), Formula(f"MATCH({largest},{shares},0)", row + 1), "int")
