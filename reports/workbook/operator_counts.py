@@ -28,6 +28,9 @@ from reports.workbook.cells import NONE, Content, Formula, plain
 from reports.workbook.term import Number, Term, largest, smallest, term
 
 SAME = 1e-12
+CERTAIN = 40
+"""Pairs per expert from which on every expert is hit to the last digit (e^-40 < 2^-53): the power
+of more of them underflows, which LibreOffice calls an error."""
 Shape = dict[str, Content]
 Counts = dict[str, Term]
 At = Callable[[str], str]
@@ -84,7 +87,8 @@ def _experts(o: GroupedGemm, r: Row, count: Term) -> Counts:
     experts = r.put("experts", x.experts)
     ranks = r.put("ranks", x.ep)
     m = r.or_count("m", tokens * k_of / ranks, float(o.rows))
-    hit = experts * (1 - (1 - k_of / experts) ** tokens) / ranks
+    enough = smallest(tokens, CERTAIN * experts / k_of)
+    hit = experts * (1 - (1 - k_of / experts) ** enough) / ranks
     active = r.or_count("active_experts", hit, float(o.active_experts))
     n, k = r.put("n", o.n), r.put("k", o.k)
     each = float(o.weight_bytes) / float(o.active_experts) / (o.n * o.k)

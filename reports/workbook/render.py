@@ -19,6 +19,7 @@ A4 = 9
 PAGE_CHARACTERS = 100
 """Width of a landscape A4 page in characters at 100 %."""
 SAFE = {"strings_to_formulas": False, "strings_to_numbers": False, "strings_to_urls": False}
+EVERYWHERE = "A1:XFD1048576"
 PROTECTED = {
     "format_columns": True, "format_rows": True, "format_cells": True, "sort": True,
     "autofilter": True, "select_locked_cells": True, "select_unlocked_cells": True,
@@ -81,6 +82,8 @@ class _Book:
         sheet.hide_gridlines(2)
         sheet.set_tab_color(page.tab)
         sheet.protect("", PROTECTED)
+        # A first row may differ, and a distribution's text may look like a number.
+        sheet.ignore_errors({"formula_differs": EVERYWHERE, "number_stored_as_text": EVERYWHERE})
         rows, columns = page.frozen
         sheet.freeze_panes(rows, columns)
         if rows:

@@ -40,11 +40,11 @@ EDITED = replace(
 NOTHING = TRAFFIC.model_copy(
     update={"classes": (CHAT.model_copy(update={"level": ServiceLevel(tpot_s=0.001)}), BATCH)}
 )
-# Experts, windows, exchanges and disaggregation; classes whose names a spreadsheet would compute.
+# Experts (30,000 tokens underflow the chance that one is missed), windows, exchanges, pools; classes whose names a spreadsheet would compute.
 ODD_TRAFFIC = TRAFFIC.model_copy(
     update={
         "classes": tuple(
-            RequestClass(name=name, prompt=700, output=120, level=ServiceLevel(tpot_s=0.05))
+            RequestClass(name=name, prompt=30_000, output=120, level=ServiceLevel(tpot_s=0.05))
             for name in ODD
         )
     }
