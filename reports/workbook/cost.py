@@ -25,6 +25,8 @@ FRONT = (
     ("usd", "fleet_usd_per_hour", "usd2"),
 )
 """Both figures of a fleet: the name here, that on Loads, and the style."""
+EMPTY = 0.1
+"""Share of the largest usable load below which no fleet is drawn."""
 BY_CHOICE = (
     Column("label", "Deployment", "text"),
     Column("usd_per_hour_low", "USD per hour, low price", "usd2"),
@@ -105,46 +107,61 @@ def _by_choice(choices: Place, count: int) -> Chart:
 
 
 def _fronts(page: Page, capacity: Capacity, loads: Loads) -> Place:
-    """Each choice's fleets, load by load, as far as promises are kept; later rows repeat."""
+    """Each choice's fleets, load by load, as far as promises are kept; other rows repeat.
+
+    Loads below a tenth of the largest usable one would dwarf the others: fleets of empty GPUs.
+    """
+    count = len(capacity.sized)
     columns = tuple(
         column
-        for number in range(len(capacity.sized))
+        for number in range(1, count + 1)
         for column in (
-            Column(f"speed_{number}", f"Choice {number + 1}: tokens/s of a user", "n1"),
-            Column(f"usd_{number}", f"Choice {number + 1}: USD per hour", "usd2"),
+            Column(f"row_{number}", f"Choice {number}: load", "int"),
+            Column(f"speed_{number}", f"Choice {number}: tokens/s of a user", "n1"),
+            Column(f"usd_{number}", f"Choice {number}: USD per hour", "usd2"),
         )
     )
-    place = Place(SHEET, TOP + len(capacity.sized) + 4, LEFT + 4,
-                  (Column("load", "Load", "int"), *columns))  # fmt: skip
+    place = Place(SHEET, TOP + count + 4, LEFT + 4, (Column("load", "Load", "int"), *columns))
     page.put(place.top - 1, place.left, "Fleets of the loads that keep the promises", "note")
     for column in place.columns:
         page.put(*place.spot(-1, column.key), column.title, "head")
     for load in range(max(loads.count)):
         page.put(*place.spot(load, "load"), load + 1, "int")
-        for number in range(len(capacity.sized)):
-            used = capacity.place.away(number, "usable_loads")
-            row = f"MAX(1,MIN({place.at(load, 'load')},{used}))"
-            usable = capacity.table.values("usable_loads")[number]
-            picked = max(1, min(load + 1, int(usable or 0))) - 1
-            spans = [loads.span(number, source) for _, source, _ in FRONT]
-            found = [f"INDEX({span},{row})" for span in spans]
-            values = [loads.values(number, source)[picked] for _, source, _ in FRONT]
-            known = all(isinstance(value, int | float) for value in values)
-            both = ",".join(f"ISNUMBER({each})" for each in found)
-            for (key, _, style), each, value in zip(FRONT, found, values, strict=True):
-                made = Formula(
-                    f"IF(AND({used}>0,{both}),{each},0)", value if known and usable else 0
-                )
-                page.put(*place.spot(load, f"{key}_{number}"), made, style)
+        for number in range(count):
+            _front(page, capacity, loads, place, load, number)
     return place
+
+
+def _front(
+    page: Page, capacity: Capacity, loads: Loads, place: Place, load: int, number: int
+) -> None:
+    """A fleet of a choice: which load it is for, how fast and how dear it is."""
+    used = capacity.place.away(number, "usable_loads")
+    rates = loads.span(number, "requests_per_s")
+    least = f"SUMPRODUCT(1*({rates}<{EMPTY}*INDEX({rates},MAX(1,{used}))))+1"
+    usable = int(capacity.table.values("usable_loads")[number] or 0)
+    known = [float(rate or 0) for rate in loads.values(number, "requests_per_s")]
+    first = sum(rate < EMPTY * known[max(1, usable) - 1] for rate in known) + 1
+    picked = max(first, min(load + 1, usable))
+    key = f"row_{number + 1}"
+    text = f"MAX({least},MIN({place.at(load, 'load')},{used}))"
+    page.put(*place.spot(load, key), Formula(text, picked), "int")
+    found = [f"INDEX({loads.span(number, source)},{place.at(load, key)})" for _, source, _ in FRONT]
+    values = [loads.values(number, source)[picked - 1] for _, source, _ in FRONT]
+    shown = usable > 0 and all(isinstance(value, int | float) for value in values)
+    both = ",".join(f"ISNUMBER({each})" for each in found)
+    for (name, _, style), each, value in zip(FRONT, found, values, strict=True):
+        made = Formula(f"IF(AND({used}>0,{both}),{each},0)", value if shown else 0)
+        page.put(*place.spot(load, f"{name}_{number + 1}"), made, style)
 
 
 def _by_speed(capacity: Capacity, fronts: Place, points: int, row: int) -> Chart:
     series = tuple(
         Series(
-            capacity.place.away(number, "label"), fronts.span(f"speed_{number}", 0, points - 1),
-            fronts.span(f"usd_{number}", 0, points - 1), COLOURS[number % len(COLOURS)],
-            mark=MARKS[number % len(MARKS)],
+            capacity.place.away(number, "label"),
+            fronts.span(f"speed_{number + 1}", 0, points - 1),
+            fronts.span(f"usd_{number + 1}", 0, points - 1),
+            COLOURS[number % len(COLOURS)], mark=MARKS[number % len(MARKS)],
         )
         for number in range(len(capacity.sized))
     )  # fmt: skip

@@ -82,6 +82,8 @@ def model_table(case: Case) -> Table:
     """One record: the model."""
     model = case.plan.model
     facts = model_record(model) | _geometry(model)
+    if facts["kv_bytes_per_token_beyond_window"] == facts["kv_bytes_per_token"]:
+        facts["kv_bytes_per_token_beyond_window"] = None  # no window: nothing more to say
     known = tuple(column for column in FACTS if facts[column.key] not in {None, NONE_OF, 0})
     row = [plain(facts[column.key]) for column in known]
     return Table.of("model", Place(SHEET, TOP, 0, known, across=True), [row])
@@ -109,12 +111,12 @@ def _memory_row(place: Place, record: int, label: str, result: Estimate) -> list
     ]  # fmt: skip
 
 
-def memory_table(case: Case) -> Table:
-    """Memory of the fullest GPU at each choice's load."""
-    place = Place(SHEET, TOP + len(FACTS) + 4, 0, MEMORY, across=True)
+def memory_table(case: Case, facts: Table) -> Table:
+    """Memory of the fullest GPU at each choice's load, below the model's ``facts``."""
+    place = Place(SHEET, TOP + len(facts.place.columns) + 4, 0, MEMORY, across=True)
     rows = [
-        _memory_row(place, number, facts.label, facts.typical)
-        for number, facts in enumerate(case.facts)
+        _memory_row(place, number, each.label, each.typical)
+        for number, each in enumerate(case.facts)
     ]
     return Table.of("memory", place, rows)
 
@@ -139,5 +141,5 @@ def model_page(case: Case, facts: Table, memory: Table) -> Page:
     page.table(memory)
     page.heights[top] = 45
     page.widths |= {0: 36, 1: 20} | {2 + number: 24 for number in range(len(case.facts))}
-    page.frozen = (TOP, 2)
+    page.frozen, page.pages = (TOP, 2), 1
     return page

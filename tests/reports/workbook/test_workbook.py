@@ -40,7 +40,8 @@ EDITED = replace(
 NOTHING = TRAFFIC.model_copy(
     update={"classes": (CHAT.model_copy(update={"level": ServiceLevel(tpot_s=0.001)}), BATCH)}
 )
-# Experts (30,000 tokens underflow the chance that one is missed), windows, exchanges, pools; classes whose names a spreadsheet would compute.
+# Experts (30,000 tokens underflow the chance that one is missed), windows, exchanges, pools; and
+# classes whose names a spreadsheet would compute.
 ODD_TRAFFIC = TRAFFIC.model_copy(
     update={
         "classes": tuple(
