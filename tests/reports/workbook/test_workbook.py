@@ -226,7 +226,7 @@ def test_names_are_never_computed(books, written, recalculated):
 
 
 def test_only_formulas_that_all_know(books):
-    """Functions of Excel 2016, LibreOffice and Google Sheets, and none that spills."""
+    """Excel 2016, LibreOffice and Google Sheets; none spills."""
     known = {
         "AND", "CHOOSE", "COLUMN", "COUNT", "IF", "IFERROR", "INDEX", "ISNUMBER", "LARGE", "MATCH",
         "MAX", "MIN", "N", "OR", "ROUNDUP", "ROWS", "SUM", "SUMPRODUCT", "TEXT",
@@ -281,7 +281,7 @@ def test_sheets_are_set_up_to_be_read_and_printed(written):
     assert file.sheetnames[0] == "Inputs"
     for sheet in file:
         assert sheet.freeze_panes is not None, sheet.title
-        assert sheet.merged_cells.ranges == set() or not sheet.merged_cells.ranges
+        assert not sheet.merged_cells.ranges
         fits = sheet.sheet_properties.pageSetUpPr is not None
         assert fits or sheet.page_setup.scale < 100 or sheet.col_breaks.brk, sheet.title
     assert {s.title for s in file if s._charts} == {"Cost", "Latency chart", "Roofline"}
@@ -295,7 +295,7 @@ def test_charts_are_native_with_log_axes(written):
 
 
 def test_same_plan_same_file(books, tmp_path):
-    paths = [tmp_path / name for name in ("a.xlsx", "b.xlsx")]
-    for path in paths:
-        write_workbook(books["base"], path)
-    assert paths[0].read_bytes() == paths[1].read_bytes()
+    first, second = tmp_path / "a.xlsx", tmp_path / "b.xlsx"
+    write_workbook(books["base"], first)
+    write_workbook(books["base"], second)
+    assert first.read_bytes() == second.read_bytes()
