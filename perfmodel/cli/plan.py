@@ -18,6 +18,7 @@ from perfmodel.cli.options import (
 )
 from perfmodel.cli.output import console, print_json, print_table
 from perfmodel.cli.plan_demand import Stated, growth, listed, price, prices
+from perfmodel.cli.plan_files import PlanFiles, file_option, force_option
 from perfmodel.cli.plan_text import infeasible, note_lines, print_answer
 from perfmodel.cli.progress import progress_stages
 from perfmodel.cli.simulate_demand import pools
@@ -154,6 +155,10 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
     as_json: Annotated[bool, typer.Option(
         "--json", metavar="", help="One JSON object.", rich_help_panel=_OUTPUT,
     )] = False,
+    xlsx: Annotated[Path | None, file_option("xlsx")] = None,
+    csv: Annotated[Path | None, file_option("csv")] = None,
+    parquet: Annotated[Path | None, file_option("parquet")] = None,
+    force: Annotated[bool, force_option()] = False,
 ) -> None:  # fmt: skip
     """How many GPUs of which kind, in which layout, keep what is promised to users; at what cost.
 
@@ -170,12 +175,15 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
         confirm=confirm, seed=seed,
     )  # fmt: skip
     serving = Serving(scheduler, prefix_caching, disaggregate=disaggregate)
+    files = PlanFiles(xlsx, csv, parquet)
+    files.check(force=force)
     with progress_stages() as progress:
         found = plan(
             model, hardware, asked.made(), deployment, rules, serving=serving, progress=progress
         )
     if not found.choices:
         raise CapacityError(infeasible(found))
+    files.write(found)
     if as_json:
         print_json(plan_record(found))
     else:
