@@ -19,6 +19,7 @@ from perfmodel.cli.options import (
 from perfmodel.cli.output import console, print_json, print_table
 from perfmodel.cli.plan_demand import Stated, growth, listed, price, prices
 from perfmodel.cli.plan_files import PlanFiles, file_option, force_option
+from perfmodel.cli.plan_launch import check_emit, launch_of_best, script_of
 from perfmodel.cli.plan_text import infeasible, note_lines, print_answer
 from perfmodel.cli.progress import progress_stages
 from perfmodel.cli.simulate_demand import pools
@@ -27,6 +28,7 @@ from perfmodel.planning.capacity.answer import Plan
 from perfmodel.planning.capacity.plan import plan
 from perfmodel.planning.capacity.question import Rules
 from perfmodel.planning.capacity.record import plan_record
+from perfmodel.planning.launch.launch import launch_record
 from perfmodel.serving.policy import POLICIES
 from perfmodel.serving.serve import Serving
 from perfmodel.specs.deployment import Deployment
@@ -155,6 +157,10 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
     as_json: Annotated[bool, typer.Option(
         "--json", metavar="", help="One JSON object.", rich_help_panel=_OUTPUT,
     )] = False,
+    emit: Annotated[str | None, _option(
+        "The launch command of the cheapest choice, alone: vllm, trtllm or sglang, as --engine.",
+        "--emit", panel=_OUTPUT, kind="engine",
+    )] = None,
     xlsx: Annotated[Path | None, file_option("xlsx")] = None,
     csv: Annotated[Path | None, file_option("csv")] = None,
     parquet: Annotated[Path | None, file_option("parquet")] = None,
@@ -177,15 +183,20 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
     serving = Serving(scheduler, prefix_caching, disaggregate=disaggregate)
     files = PlanFiles(xlsx, csv, parquet)
     files.check(force=force)
+    check_emit(emit, deployment)
     with progress_stages() as progress:
         found = plan(
             model, hardware, asked.made(), deployment, rules, serving=serving, progress=progress
         )
     if not found.choices:
         raise CapacityError(infeasible(found))
+    launch = None if emit is None else launch_of_best(found, emit, model, serving)
     files.write(found)
     if as_json:
-        print_json(plan_record(found))
+        said = {} if launch is None else {"launch": launch_record(launch)}
+        print_json(plan_record(found) | said)
+    elif launch is not None:
+        print(script_of(found, launch), end="")
     else:
         _print(found, everything=show_rejected)
 

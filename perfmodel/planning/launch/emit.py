@@ -21,6 +21,17 @@ PRESETS: Mapping[str, str] = {"vllm": "vllm", "trtllm": "trtllm-2025", "sglang":
 """The preset that describes what a command starts."""
 
 
+def preset_of(engine: str) -> str:
+    """The preset whose numbers a command of ``engine`` goes with.
+
+    Raises:
+        InputError: an unknown engine.
+    """
+    if engine not in PRESETS:
+        raise InputError(f"--emit: unknown engine {engine[:40]!r}; known: {', '.join(PRESETS)}")
+    return PRESETS[engine]
+
+
 def launch_of(
     engine: str,
     model: Model,
@@ -46,13 +57,11 @@ def launch_of(
     Raises:
         InputError: an unknown engine, another one than was priced, or a setting that it lacks.
     """
-    if engine not in COMMANDS:
-        raise InputError(f"--emit: unknown engine {engine[:40]!r}; known: {', '.join(COMMANDS)}")
+    preset = preset_of(engine)
     serving = serving or Serving()
     plan = served(model, hardware, deployment, serving).plan
     if not plan.engine.name.startswith(engine):
         raise InputError(
-            f"--emit {engine}: the numbers are those of {plan.engine.name}; give --engine "
-            f"{PRESETS[engine]}"
+            f"--emit {engine}: the numbers are those of {plan.engine.name}; give --engine {preset}"
         )
     return COMMANDS[engine](Launched(argument, model.name, deployment, plan, serving, longest))

@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from perfmodel.inference.plan import Plan
 from perfmodel.serving.serve import Serving
@@ -99,6 +100,19 @@ class Launch:
                 parts.append(f"# {server.role}: {times}")
             parts.append(" \\\n  ".join(server.words))
         return "\n".join(parts) + "\n"
+
+
+def launch_record(launch: Launch) -> dict[str, Any]:
+    """As plain data."""
+    return {
+        "engine": launch.engine,
+        "servers": [
+            {"role": s.role, "instances": s.instances, "command": " ".join(s.words)}
+            for s in launch.servers
+        ],
+        "files": dict(launch.files),
+        "notes": list(launch.notes),
+    }
 
 
 def as_json(value: object) -> str:
