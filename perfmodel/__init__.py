@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perfmodel.planning.capacity.answer import Plan
     from perfmodel.planning.capacity.plan import plan
     from perfmodel.planning.capacity.question import Rules
+    from perfmodel.planning.capacity.record import plan_record
     from perfmodel.planning.lever import Limits
     from perfmodel.planning.record import advice_record
     from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop, Trace
@@ -75,6 +76,7 @@ _HOME = {
     "load_traffic": "perfmodel.specs.traffic",
     "model_names": "perfmodel.specs.loading",
     "plan": "perfmodel.planning.capacity.plan",
+    "plan_record": "perfmodel.planning.capacity.record",
     "simulate": "perfmodel.serving.serve",
     "simulation_record": "perfmodel.serving.results",
     "steady_state": "perfmodel.serving.steady_state",
@@ -119,6 +121,7 @@ __all__ = [
     "load_traffic",
     "model_names",
     "plan",
+    "plan_record",
     "simulate",
     "simulation_record",
     "steady_state",
