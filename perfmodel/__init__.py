@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perfmodel.planning.capacity.answer import Plan
     from perfmodel.planning.capacity.plan import plan
     from perfmodel.planning.capacity.question import Rules
+    from perfmodel.planning.capacity.record import plan_record
     from perfmodel.planning.lever import Limits
     from perfmodel.planning.record import advice_record
     from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop, Trace
@@ -78,6 +79,7 @@ _HOME = {
     "load_traffic": "perfmodel.specs.traffic",
     "model_names": "perfmodel.specs.loading",
     "plan": "perfmodel.planning.capacity.plan",
+    "plan_record": "perfmodel.planning.capacity.record",
     "roofline": "perfmodel.inference.roofline",
     "roofline_record": "perfmodel.inference.roofline_record",
     "simulate": "perfmodel.serving.serve",
@@ -125,6 +127,7 @@ __all__ = [
     "load_traffic",
     "model_names",
     "plan",
+    "plan_record",
     "roofline",
     "roofline_record",
     "simulate",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfmodel.planning.capacity.answer import Choice, Plan
+from perfmodel.planning.capacity.requests import parts_of
 from perfmodel.specs.engine import load_engine
 from perfmodel.specs.traffic import ServiceLevel
 
@@ -41,6 +42,7 @@ def notes(plan: Plan) -> Iterator[str]:
     if plan.traffic.peak == 1:
         yield "the mean rate is taken for the busiest hour's; --peak says how much more that is"
     best = plan.best
+    yield from _too_long(plan)
     if best is None:
         return
     if plan.terms.spare == 0:
@@ -56,6 +58,18 @@ def notes(plan: Plan) -> Iterator[str]:
     unpriced = sorted({c.hardware.name for c in plan.choices} - set(plan.terms.usd_per_gpu_hour))
     if unpriced:
         yield f"no price is known of {', '.join(unpriced)}: --price {unpriced[0]}=2.5 says it"
+
+
+def _too_long(plan: Plan) -> Iterator[str]:
+    """Where requests may be longer than the model was made for."""
+    made_for = plan.model.max_positions
+    lengths = [(part.prompt.longest, part.output.longest) for part in parts_of(plan.traffic)]
+    longest = max((p or 0) + (o or 0) for p, o in lengths)
+    if made_for is not None and longest > made_for:
+        yield (
+            f"requests of up to {longest:,} tokens exceed the {made_for:,} that {plan.model.name} "
+            "was made for; steps of such contexts are extrapolated"
+        )
 
 
 def _benchmarked(best: Choice) -> Iterator[str]:

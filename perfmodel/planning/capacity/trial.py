@@ -15,7 +15,7 @@ from perfmodel.serving.serve import run
 BEYOND = 60
 """Requests of the rarest class that are wanted beyond the percentile: the share that exceeds its
 value is then known to 1/√60 = 13 % of itself, 90 % as 88.7 to 91.3."""
-LEAST, MOST = 1200, 20_000
+LEAST, MOST = 2000, 20_000
 """Requests that are counted in any case, and at most."""
 TURNOVERS, SETTLING = 8, 3
 """Times that the requests in the system are replaced while it is counted, and before."""
