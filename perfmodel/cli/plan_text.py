@@ -13,7 +13,7 @@ from perfmodel.planning.capacity.notes import DEFINITIONS, notes
 from perfmodel.specs.traffic import RequestClass, ServiceLevel, Traffic
 
 SHOWN = {
-    "percentile": "p90 and the like",
+    "percentile": "Percentile",
     "rate_per_replica": "One replica carries",
     "replicas": "Replicas",
     "utilisation": "Load",
