@@ -152,7 +152,7 @@ def test_what_is_fixed_is_kept_and_the_rest_is_searched():
 
 def test_choices_come_cheapest_first_and_the_front_is_beaten_by_none():
     plan = api.plan(
-        "qwen2.5-0.5b", ["l4", "h100-sxm"], traffic(), 
+        "qwen2.5-0.5b", ["l4", "h100-sxm"], traffic(),
         api.Deployment(weights="bf16", kv_cache="bf16"), api.Rules(confirm=3, disaggregated=False),
     )  # fmt: skip
     rents = [c.fleet.usd_per_hour for c in plan.choices]
