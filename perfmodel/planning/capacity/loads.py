@@ -144,7 +144,7 @@ class Explorer:
         low, high = self._low, self._high
         if high == inf:
             worst = self._strain(low) or 0.5
-            least = 1 + 0.04 * 2 ** (self._same - 1)  # bolder each time
+            least = 1 + 0.04 * 2.0 ** (self._same - 1)  # bolder each time
             return min(low * min(max(1 / sqrt(worst), least), 1.6), self._capacity)
         if not low:
             return start * EMPTY if high < 0.6 * start else self._lower(high)
