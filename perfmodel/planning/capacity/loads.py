@@ -12,7 +12,9 @@ from perfmodel.specs.traffic import ServiceLevel
 
 CLOSE = 1.03
 """Ratio of the smallest load that fails to the largest that does."""
-TRIES = 16
+TRIES = 20
+MIDDLE = 1.1
+"""Ratio of both ends from which they are halved where the line between them misleads."""
 EMPTY = 1 / 100
 """Share of the first guess at which a replica is as good as empty: what fails there always does."""
 CURVE = (0.25, 0.5, 0.7, 0.85, 1.2)
@@ -70,6 +72,8 @@ class Explorer:
         self._capacity = capacity
         self._runs: dict[float, Run] = {}
         self._low, self._high = 0.0, inf
+        self._same = 0
+        """How many loads in a row have moved the same end of the bracket."""
 
     def _keeps(self, rate: float) -> bool:
         run = self._runs[rate] = self._at(rate)
@@ -79,10 +83,7 @@ class Explorer:
         """Bracket the boundary to within `CLOSE`, from a load near it."""
         start = rate = min(guess, self._capacity)
         for _ in range(TRIES):
-            if self._keeps(rate):
-                self._low = rate
-            else:
-                self._high = rate
+            self._narrow(rate)
             if self._found() or (not self._low and rate <= start * EMPTY):
                 break
             rate = self._next(rate, start)
@@ -121,6 +122,15 @@ class Explorer:
             best = run
         return Explored(tuple(self._runs[r] for r in rates if self._runs[r].steady), failed, best)
 
+    def _narrow(self, rate: float) -> None:
+        low = self._low
+        if self._keeps(rate):
+            self._low = rate
+        else:
+            self._high = rate
+        side = 1 if self._low != low else -1
+        self._same = self._same + side if self._same * side > 0 else side
+
     def _found(self) -> bool:
         low, high = self._low, self._high
         return bool(low) and (high / low <= CLOSE or low >= self._capacity * (1 - 1e-9))
@@ -134,7 +144,8 @@ class Explorer:
         low, high = self._low, self._high
         if high == inf:
             worst = self._strain(low) or 0.5
-            return min(low * min(max(1 / sqrt(worst), 1.04), 1.6), self._capacity)
+            least = 1 + 0.04 * 2.0 ** (self._same - 1)  # bolder each time
+            return min(low * min(max(1 / sqrt(worst), least), 1.6), self._capacity)
         if not low:
             return start * EMPTY if high < 0.6 * start else self._lower(high)
         if high / low < CLOSE**2.5:  # one right beside the last may close it
@@ -149,6 +160,8 @@ class Explorer:
         """Where the strain reaches 1, along a line through both ends in logarithms."""
         low, high = self._low, self._high
         below, above = self._strain(low), self._strain(high)
+        if abs(self._same) > 1 and high / low > MIDDLE:  # the line is far off: halve instead
+            return sqrt(low * high)
         if below is None or above is None or above <= below:
             return sqrt(low * high)
         part = log(1 / below) / log(above / below)

@@ -69,5 +69,5 @@ def _too_large(rejected: Sequence[Rejected]) -> Nearest:
     """
     short = [item for item in rejected if item.reason.startswith(MEMORY)]
     last = short[-1] if short else rejected[0]
-    limit, _, remedy = last.reason.partition("; ")
-    return Nearest(last.hardware, last.label, limit, remedy or "other hardware")
+    limit, _, remedy = last.reason.rpartition("; " if "; " in last.reason else ": ")
+    return Nearest(last.hardware, last.label, limit, remedy)

@@ -111,11 +111,17 @@ class Search:
             if len(self.found) >= wanted or simulated >= most:
                 self._reject(candidate, self._dearer(candidate, curve))
                 continue
-            sort = (candidate.hardware.name, *(getattr(candidate.deployment, n) for n in LAYOUT))
+            sizes = (getattr(candidate.deployment, name) for name in LAYOUT)
+            sort = (candidate.hardware.name, candidate.serving.disaggregate, *sizes)
             if alike[sort] >= ALIKE:
                 self._reject(candidate, "two with this layout are offered that need no more")
                 continue
-            predicted = Predicted.of(mean_field(candidate, self.question, curve), self.question)
+            try:
+                steady = mean_field(candidate, self.question, curve)
+            except InputError as error:  # the longest requests don't fit
+                self._reject(candidate, str(error))
+                continue
+            predicted = Predicted.of(steady, self.question)
             if not predicted.rate:
                 self._reject(candidate, self._alone(predicted))
                 continue

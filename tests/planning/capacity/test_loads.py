@@ -30,15 +30,15 @@ class Formula:
         return Run(Level(rate, rate, 0.5, 0.1, 0, (seen,)), steady=left > 0, prefill_share=0.3)
 
 
-@settings(max_examples=60)
-@given(st.floats(0.01, 1e4), st.floats(0.02, 3.0))
-def test_the_boundary_is_found_from_any_guess(capacity, guess):
-    at = Formula(capacity, tpot=0.0)
+@settings(max_examples=150)
+@given(st.floats(0.01, 1e4), st.floats(0.02, 3.0), st.sampled_from([0.02, 0.2, 0.9]))
+def test_the_boundary_is_found_from_any_guess(capacity, guess, alone):
+    at = Formula(capacity, tpot=0.0, alone=alone)
     found = Explorer(at, (LIMIT,), inf).explore(guess * capacity)
-    boundary = 0.8 * capacity  # 0.2/(1 − r/c) = 1
+    boundary = (1 - alone) * capacity  # alone/(1 − r/c) = 1
     assert boundary / CLOSE <= found.best.level.rate <= boundary * (1 + 1e-9)
     assert found.failed.level.rate <= found.best.level.rate * CLOSE * (1 + 1e-9)
-    assert len(at.asked) <= 14
+    assert len(at.asked) <= 16
 
 
 def test_a_good_guess_takes_few_simulations():
