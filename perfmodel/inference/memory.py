@@ -47,7 +47,8 @@ class Memory:
     """Longest prompt + output of each sequence at this batch, by memory (and the length that the
     deployment states); infinite where no layer's cache grows."""
     kv_bytes_per_token: float
-    """Growth per token and sequence on this GPU, below any window."""
+    """Growth per token and sequence on this GPU, below any window: all that is stored, the keys of
+    sparse attention's indexer too, which ``models show`` leaves out."""
     stage: int
     """The pipeline stage described: the one with the least room."""
     kv_outside_bytes: Quantity = 0.0
