@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from perfmodel.planning.advice import Advice, advise
     from perfmodel.planning.lever import Limits
     from perfmodel.planning.record import advice_record
+    from perfmodel.planning.sweep.answer import Swept, sweep, sweep_parts
+    from perfmodel.planning.sweep.fast import FastEstimate, fast_estimate
     from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop, SharedPrefix, Trace
     from perfmodel.serving.lengths import Lengths
     from perfmodel.serving.results import Simulation, simulation_record
@@ -40,6 +42,7 @@ _HOME = {
     "Demand": "perfmodel.serving.arrivals",
     "Deployment": "perfmodel.specs.deployment",
     "Estimate": "perfmodel.inference.estimate",
+    "FastEstimate": "perfmodel.planning.sweep.fast",
     "Hardware": "perfmodel.specs.hardware",
     "InputError": "perfmodel.errors",
     "Lengths": "perfmodel.serving.lengths",
@@ -53,6 +56,7 @@ _HOME = {
     "Speculation": "perfmodel.specs.speculation",
     "Trace": "perfmodel.serving.arrivals",
     "SteadyState": "perfmodel.serving.steady_state",
+    "Swept": "perfmodel.planning.sweep.answer",
     "UnknownNameError": "perfmodel.errors",
     "Workload": "perfmodel.specs.workload",
     "advice_record": "perfmodel.planning.record",
@@ -60,6 +64,7 @@ _HOME = {
     "count_parameters": "perfmodel.operators.parameters",
     "estimate": "perfmodel.inference.estimate",
     "estimate_record": "perfmodel.inference.record",
+    "fast_estimate": "perfmodel.planning.sweep.fast",
     "hardware_names": "perfmodel.specs.hardware",
     "load_hardware": "perfmodel.specs.hardware",
     "load_model": "perfmodel.specs.loading",
@@ -67,6 +72,8 @@ _HOME = {
     "simulate": "perfmodel.serving.serve",
     "simulation_record": "perfmodel.serving.results",
     "steady_state": "perfmodel.serving.steady_state",
+    "sweep": "perfmodel.planning.sweep.answer",
+    "sweep_parts": "perfmodel.planning.sweep.answer",
 }
 
 __all__ = [
@@ -76,6 +83,7 @@ __all__ = [
     "Demand",
     "Deployment",
     "Estimate",
+    "FastEstimate",
     "Hardware",
     "InputError",
     "Lengths",
@@ -88,6 +96,7 @@ __all__ = [
     "Simulation",
     "Speculation",
     "SteadyState",
+    "Swept",
     "Trace",
     "UnknownNameError",
     "Workload",
@@ -97,6 +106,7 @@ __all__ = [
     "count_parameters",
     "estimate",
     "estimate_record",
+    "fast_estimate",
     "hardware_names",
     "load_hardware",
     "load_model",
@@ -104,6 +114,8 @@ __all__ = [
     "simulate",
     "simulation_record",
     "steady_state",
+    "sweep",
+    "sweep_parts",
 ]
 
 

@@ -1,0 +1,76 @@
+"""Lists and ranges as people type them: ``1,2,4``, ``1:256:x2``, ``1k:128k:x2``, ``0:1:+0.25``.
+
+``a:b:xF`` begins at a and multiplies by F while it is at most b, ``a:b:+S`` adds S, ``a:b`` adds 1.
+``k`` is 1,024 and ``M`` 1,024², as lengths of contexts are named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+
+from perfmodel.errors import InputError
+
+MOST = 1_000_000
+"""Values of one axis; more is a typing error."""
+SUFFIXES = {"": 1, "k": 1024, "K": 1024, "m": 1024**2, "M": 1024**2}
+_NUMBER = re.compile(r"([+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)([kKmM]?)")
+SYNTAX = "numbers, lists such as 1,2,4, or ranges such as 1:256:x2 and 0:1024:+128 (1k is 1,024)"
+
+
+def _number(text: str, axis: str) -> Fraction:
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f"{axis}: {text.strip()[:40]!r} is no number; write {SYNTAX}")
+    digits, suffix = match.groups()
+    return Fraction(digits.replace("_", "")) * SUFFIXES[suffix]
+
+
+def _steps(text: str, axis: str) -> Iterator[Fraction]:
+    """The numbers of one item between commas."""
+    parts = [part.strip() for part in text.split(":")]
+    if len(parts) == 1:
+        yield _number(text, axis)
+        return
+    if len(parts) > 3:
+        raise InputError(f"{axis}: {text[:40]!r} has too many colons; write {SYNTAX}")
+    value, end = _number(parts[0], axis), _number(parts[1], axis)
+    step = parts[2] if len(parts) == 3 else "+1"
+    times = step[:1] in {"x", "X", "*"}
+    if not times and not step.startswith("+"):
+        raise InputError(f"{axis}: the step {step[:20]!r} begins with x or +; write {SYNTAX}")
+    by = _number(step[1:], axis)
+    if end < value or by <= (1 if times else 0) or (times and value <= 0):
+        raise InputError(f"{axis}: {text[:40]!r} doesn't grow from its start to its end")
+    while value <= end:
+        yield value
+        value = value * by if times else value + by
+
+
+def numbers(text: str, axis: str, *, whole: bool) -> tuple[float, ...]:
+    """The numbers that ``text`` lists, in its order, each once.
+
+    Args:
+        text: items between commas, each a number or a range.
+        axis: what errors name.
+        whole: steps of a range are rounded to whole numbers; a fraction by itself is refused.
+
+    Raises:
+        InputError: one line that names the axis, the item and what would do.
+
+    >>> numbers("1:20:x2,3", "batch", whole=True)
+    (1, 2, 4, 8, 16, 3)
+    >>> numbers("0:1:+0.25", "kv_offload", whole=False)
+    (0.0, 0.25, 0.5, 0.75, 1.0)
+    """
+    found: dict[float, None] = {}
+    for item in text.split(","):
+        single = ":" not in item
+        for value in _steps(item, axis):
+            if whole and single and value.denominator != 1:
+                raise InputError(f"{axis}: {item.strip()[:40]!r} is no whole number")
+            found[round(value) if whole else float(value)] = None
+            if len(found) > MOST:
+                raise InputError(f"{axis}: {text[:40]!r} has more than {MOST:,} values")
+    return tuple(found)
