@@ -14,6 +14,7 @@ from perfmodel.errors import UnknownNameError
 HELP = {"help_option_names": ["-h", "--help"]}
 COMMANDS = {
     "estimate": "Latency, throughput and memory of one deployment, and what limits them.",
+    "sweep": "Every combination of settings, millions of them: filtered, ranked, kept in files.",
     "advise": "What each optimisation gains on one deployment: ranked, with its price.",
     "simulate": "What users see under load: latencies, queueing and throughput over time.",
     "calibrate": "Measure kernels on a device and fit their models: run.",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ from perfmodel.planning.sweep.table import Segment, Table
 from perfmodel.planning.sweep.where import Condition
 from perfmodel.specs.sweep import SweepSpec, load_sweep, parse_sweep
 
+Progress = Callable[[int, int], None]
+"""Told how many settings of how many are done."""
 PART = 500_000
 """Settings of a part, unless said otherwise: about 150 MB of columns."""
 
@@ -42,6 +44,8 @@ class Swept:
     """The best settings that fit, by ``best_by``; no rows where it isn't said."""
     pareto: Table
     """Settings that fit and that no other beats in all of ``pareto``; likewise."""
+    rows: int
+    """Rows of the whole table, which ``table`` may have been emptied of."""
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
@@ -84,7 +88,8 @@ class Sweep:
             kept.append(segment)
         table = Table.of(kept, self.columns) if kept else Table.empty(self.columns)
         best_rows, pareto = self.selected(table.taken(table.columns["fits"]))
-        return Swept(table, stop - start, fits, tuple(refusals.values()), best_rows, pareto)
+        refused = tuple(refusals.values())
+        return Swept(table, stop - start, fits, refused, best_rows, pareto, table.rows)
 
     def selected(self, table: Table) -> tuple[Table, Table]:
         """The best rows, and the Pareto front, of settings that fit."""
@@ -92,6 +97,17 @@ class Sweep:
         by = spec.best_by
         chosen = none if by is None else best(table, by, spec.top, spec.per)
         return chosen, front(table, spec.pareto) if spec.pareto else none
+
+    def without_rows(self, size: int = PART, progress: Progress | None = None) -> Swept:
+        """All parts as one, of whose rows only the selected ones are kept."""
+        kept: list[Swept] = []
+        done = 0
+        for part in self.parts(size):
+            kept.append(replace(part, table=Table.empty(self.columns)))
+            done += part.settings
+            if progress is not None:
+                progress(done, self.settings)
+        return joined(self, kept)
 
     def parts(self, size: int = PART) -> Iterator[Swept]:
         """All parts in order."""
@@ -114,6 +130,7 @@ def joined(sweep: Sweep, parts: list[Swept]) -> Swept:
         refused=tuple(refusals.values()),
         best=sweep.selected(chosen)[0],
         pareto=sweep.selected(fronts)[1],
+        rows=sum(part.rows for part in parts),
     )
 
 
