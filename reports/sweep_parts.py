@@ -178,8 +178,6 @@ class Folder:
             "perfmodel": perfmodel.__version__,
             "format": form,
             "part_settings": size,
-            "settings": sweep.settings,
-            "parts": self.count,
             "sweep": sweep.spec.record(),
             "inputs": inputs(sweep.spec),
         }
@@ -252,13 +250,9 @@ class Folder:
 
 
 def _changed(mine: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
-    """The keys in which two manifests differ, those of the sweep and its inputs by name."""
-    found = []
-    for key, value in mine.items():
-        other = theirs.get(key)
-        if isinstance(value, dict) and isinstance(other, dict):
-            names = dict.fromkeys([*value, *other])
-            found += [name for name in names if value.get(name) != other.get(name)]
-        elif value != other:
-            found.append(key)
-    return found
+    """The keys in which two manifests differ, those of the sweep and of its inputs by name."""
+    own, other = mine["sweep"], theirs.get("sweep") or {}
+    found = [name for name in dict.fromkeys([*own, *other]) if own.get(name) != other.get(name)]
+    known = theirs.get("inputs") or {}
+    found += [f"the {n}" for n, digest in mine["inputs"].items() if known.get(n, digest) != digest]
+    return found + [n for n in ("format", "part_settings", "perfmodel") if mine[n] != theirs.get(n)]

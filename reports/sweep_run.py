@@ -7,9 +7,12 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
+
 from perfmodel.errors import InputError
 from perfmodel.planning.sweep.answer import PART, Progress, Sweep, Swept, joined
-from perfmodel.planning.sweep.table import Table
+from perfmodel.planning.sweep.columns import Kind
+from perfmodel.planning.sweep.table import Table, Words
 from perfmodel.specs.sweep import parse_sweep
 from perfmodel.whole_file import write_whole
 from reports.sweep_parts import Encoded, Folder, Form, encoded, file_bytes, swept_of
@@ -88,12 +91,17 @@ def _made(folder: Folder, sweep: Sweep, todo: list[int], dask: str | None) -> Ma
     return on_cluster(dask, folder, spec, todo)
 
 
-def write_selection(table: Table, sweep: Sweep, path: Path) -> None:
-    """Write selected rows as the suffix says.
+def write_selection(result: Swept, sweep: Sweep, path: Path) -> None:
+    """Write the best rows and the Pareto front as the suffix says; `selection` says which.
 
     Raises:
         InputError: the file can't be written.
     """
     form: Form = "csv" if path.suffix.lower() == ".csv" else "parquet"
-    data = file_bytes(table, sweep.columns, form)
+    kinds: dict[str, Kind] = {"selection": "text", **sweep.columns}
+    tables = []
+    for name, rows in (("best", result.best), ("pareto", result.pareto)):
+        said = Words(np.zeros(rows.rows, np.int32), (name,))
+        tables.append(Table({"selection": said, **rows.columns}, rows.rows))
+    data = file_bytes(Table.joined(tables, kinds), kinds, form)
     write_whole(path, lambda file: file.write_bytes(data))

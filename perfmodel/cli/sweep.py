@@ -12,10 +12,15 @@ from perfmodel.cli.options import takes_axes
 from perfmodel.cli.output import console, print_json, print_table
 from perfmodel.cli.progress import progress_bar
 from perfmodel.cli.stream import complain
-from perfmodel.cli.sweep_tables import count_table, head_lines, plain_row, row_tables
+from perfmodel.cli.sweep_tables import (
+    count_table,
+    head_lines,
+    origin_lines,
+    plain_row,
+    row_tables,
+)
 from perfmodel.errors import InputError
 from perfmodel.planning.sweep.answer import PART, Progress, Sweep, Swept
-from perfmodel.planning.sweep.table import Table
 from perfmodel.specs.sweep import SweepSpec, load_sweep, parse_sweep
 
 app = typer.Typer(add_completion=False, context_settings=HELP)
@@ -31,7 +36,7 @@ def _text(text: str, name: str, panel: str) -> Any:
 
 @app.command()
 @takes_axes
-def command(  # noqa: PLR0913  (one parameter a flag)
+def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
     axes: dict[str, Any],
     what: Annotated[
         str | None,
@@ -120,7 +125,7 @@ def _spec(what: str | None, given: dict[str, Any]) -> SweepSpec:
     return spec
 
 
-def _swept(  # noqa: PLR0913
+def _swept(
     sweep: Sweep,
     out: Path | None,
     form: Form,
@@ -163,8 +168,7 @@ def _keeper(selection: Path | None, *, force: bool) -> Any:
     write = _files().write_selection
 
     def keep(sweep: Sweep, result: Swept) -> None:
-        both = [table for table in (result.best, result.pareto) if table.rows]
-        write(Table.joined(both, sweep.columns), sweep, selection)
+        write(result, sweep, selection)
 
     return keep
 
@@ -193,6 +197,8 @@ def _print(sweep: Sweep, result: Swept, out: Path | None) -> None:
     screen.print()
     for refused in sorted(result.refused, key=lambda each: -each.settings):
         screen.print(f"Refused, {refused.settings:,} settings such as: {refused.reason}.")
+    for line in origin_lines(result):
+        screen.print(line)
     if not result.fits:
         screen.print("Nothing fits into memory.")
     elif not result.rows:

@@ -93,6 +93,19 @@ def row_tables(sweep: Sweep, result: Swept, width: int) -> Iterator[Table]:
         yield _row_table(title, shown, _names(spec, names), width)
 
 
+def origin_lines(result: Swept) -> Iterator[str]:
+    """What the times of the rows shown rest on."""
+    origins: dict[str, list[str]] = {}
+    for row in [*result.best.records(), *result.pareto.records()]:
+        names = origins.setdefault(row["calibration"], [])
+        if row["hardware"] not in names:
+            names.append(row["hardware"])
+    for origin, names in origins.items():
+        yield f"Times on {', '.join(names)}: {origin} calibration, read off within 0.5 %."
+    if origins:
+        yield "TTFT is the batch's prefill without queueing."
+
+
 def _names(spec: SweepSpec, first: list[str]) -> list[str]:
     """Columns of a table: the axes that vary, what it is sorted by, and other results."""
     varied = [name for name, values in spec.axes if len(values) > 1]
@@ -132,8 +145,8 @@ def _row_table(title: str, rows: Rows, names: list[str], width: int) -> Table:
             break
         columns.append((_heading(name), cells, isinstance(values[0], str)))
     made = table(title, [(heading, "left" if text else "right") for heading, _, text in columns])
-    for cells in zip(*(cells for _, cells, _ in columns), strict=True):
-        made.add_row(*cells)
+    for row in zip(*(cells for _, cells, _ in columns), strict=True):
+        made.add_row(*row)
     return made
 
 

@@ -203,9 +203,10 @@ def value_kinds(name: str) -> set[Any]:
         return {str}
     if name in INNER:
         return {int}
+    if name == "cached_prefix":
+        return {int}
     if name in OF_LOAD:
-        return {"prefill_chunk": {int, types.NoneType}, "prefix_share": {float, types.NoneType},
-                "cached_prefix": {int}}[name]  # fmt: skip
+        return {float if name == "prefix_share" else int, types.NoneType}
     found: set[Any] = set()
     _flatten(Deployment.model_fields[name].annotation, found)
     return found
@@ -231,7 +232,7 @@ def _speculation(item: Any) -> Speculation:
         raise InputError(
             f"speculation: a record such as {{method: mtp, tokens: 2}} is needed (got {item!r:.40})"
         )
-    given = {k: tuple(v) if isinstance(v, list) else v for k, v in item.items()}
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in item.items()}
     try:
         return Speculation(**given)
     except FieldError as error:

@@ -93,9 +93,7 @@ class Bounds:
         return first
 
 
-def refusal(
-    model: Model, hardware: Hardware, deployment: Deployment, load: Workload
-) -> str:
+def refusal(model: Model, hardware: Hardware, deployment: Deployment, load: Workload) -> str:
     """The line by which `estimate` refuses one setting; empty where it doesn't."""
     try:
         plan = make_plan(model, hardware, load, deployment)

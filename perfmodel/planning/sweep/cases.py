@@ -31,6 +31,8 @@ from perfmodel.specs.workload import Workload
 KEPT = 2
 """Deployments whose curves are kept: parts begin in one and end in the next."""
 MS = 1e3
+BYTES = ("weights_bytes", "kv_bytes", "required_bytes")
+"""Columns that are rounded: a table has no parts of a byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class _Case:
             "model": self._model.name,
             "hardware": self._hardware.name,
             "gpus": plan.parallel.gpus,
-            "capacity_bytes": float(self._hardware.capacity_bytes),
+            "capacity_bytes": self._hardware.capacity_bytes,
             "calibration": device_model(self._hardware, plan).label,
         }
 
@@ -132,6 +134,8 @@ class _Case:
         arrays = {f.name: getattr(answer, f.name) for f in fields(answer)}
         with np.errstate(divide="ignore"):
             per_user = 1 / answer.tpot_s
+        for name in BYTES:
+            arrays[name] = np.rint(arrays[name])
         arrays |= {
             "setting": loads.setting,
             "batch": loads.batch,

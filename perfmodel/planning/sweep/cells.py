@@ -134,4 +134,3 @@ def first_cells(low: int, high: int) -> Cells:
     last = first + size - 1
     near = (last >= low) & (first <= high)
     return Cells(first[near], last[near])
-

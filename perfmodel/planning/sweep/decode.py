@@ -12,9 +12,14 @@ from perfmodel.inference.plan import Plan
 from perfmodel.inference.speculation.acceptance import round_tokens
 from perfmodel.inference.speculation.rounds import Rounds, mean_round
 from perfmodel.operators.quantity import Array
-from perfmodel.planning.sweep.surface import Rows, Surface
+from perfmodel.planning.sweep.surface import Surface
 from perfmodel.specs.engine_timing import Host
 from perfmodel.specs.workload import Workload
+
+TOLERANCE = 2.5e-3
+"""How far a step's line may miss it inside a cell."""
+EXACT_TO = 512
+"""Sequences up to which waves of work make each number a case of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,8 @@ class DecodeTimes:
     """Seconds of the steps that give all output tokens but the first.
 
     With T tokens a step, (output − 1)/T steps begin at prompt, prompt + T, …: their sum is 1/T
-    of the integral of a step's time from prompt − T/2 over output − 1 tokens.
+    of the integral of a step's time from prompt − T/2 over output − 1 tokens; of less than a step,
+    around the prompt.
 
     Args:
         price: a step.
@@ -66,17 +72,15 @@ class DecodeTimes:
         self._tokens = price.tokens
         self._whole = price.whole_cache
         low = max(int(shortest - self._tokens / 2), 1)
-        self._surface = Surface(price, sequences, low, max(int(longest), low))
+        self._surface = Surface(
+            price, sequences, low, max(int(longest), low), tolerance=TOLERANCE, exact_to=EXACT_TO
+        )
 
-    def rows(self, sequences: Array) -> Rows:
-        """Where ``sequences`` lie in the surface."""
-        return self._surface.rows(sequences)
-
-    def seconds(self, rows: Rows, prompt: Array, output: Array) -> Array:
-        """Of settings whose sequences lie at ``rows``; 0 where one token is asked for."""
-        steps = output - 1
+    def seconds(self, sequences: Array, prompt: Array, output: Array) -> Array:
+        """Of settings of a replica's ``sequences``; 0 where one token is asked for."""
+        steps, rows = output - 1, self._surface.rows(sequences)
         if self._whole:
             at = np.maximum(prompt + output - 2, 1)
-            return steps * self._surface.values(rows, at) / self._tokens
-        start = prompt - self._tokens / 2
-        return self._surface.sums(rows, start, start + steps) / self._tokens
+            return np.asarray(steps * self._surface.values(rows, at) / self._tokens)
+        start = prompt - np.minimum(steps, self._tokens) / 2
+        return np.asarray(self._surface.sums(rows, start, start + steps) / self._tokens)

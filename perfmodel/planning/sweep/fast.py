@@ -14,7 +14,7 @@ from perfmodel.inference.plan import Plan, make_plan
 from perfmodel.operators.quantity import Array
 from perfmodel.planning.sweep.decode import DecodePrice, DecodeTimes
 from perfmodel.planning.sweep.places import distinct
-from perfmodel.planning.sweep.prefill import PrefillPrice, Seconds, prefill_seconds
+from perfmodel.planning.sweep.prefill import PrefillPrice, prefill_seconds
 from perfmodel.planning.sweep.room import Room
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.hardware import Hardware, load_hardware
@@ -120,7 +120,7 @@ class FastCase:
     ) -> None:
         sequences = np.ceil(batch / self.plan.parallel.dp)
         ttft = self._ttft(sequences, prompt)
-        decode = self._decode.seconds(self._decode.rows(sequences), prompt, output)
+        decode = self._decode.seconds(sequences, prompt, output)
         total = ttft + decode
         out.ttft_s[part] = ttft
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -183,9 +183,7 @@ def fast_estimate(
     return out.shaped(shape)
 
 
-def _prefixes(
-    cached: Array, hits: Array
-) -> Iterator[tuple[NDArray[np.bool_] | None, int, float]]:
+def _prefixes(cached: Array, hits: Array) -> Iterator[tuple[NDArray[np.bool_] | None, int, float]]:
     """Settings with one cached prefix and share each; None for all of them."""
     if np.all(cached == cached[0]) and np.all(hits == hits[0]):
         yield None, int(cached[0]), float(hits[0])

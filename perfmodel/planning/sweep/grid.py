@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
 from perfmodel.operators.quantity import Array
@@ -25,7 +26,7 @@ MOST = 10**12
 class Loads:
     """Settings of one deployment: flat arrays of one length."""
 
-    setting: Array
+    setting: NDArray[np.int64]
     """Their numbers in the sweep."""
     batch: Array
     prompt: Array
@@ -78,7 +79,8 @@ class Grid:
         b, p = np.divmod(rest, len(second))
         output = outputs[o]
         prompt = second[p] - output if self.by_context else second[p]
-        return Loads(setting + np.arange(last - first), batches[b], prompt, output)
+        numbers = setting + np.arange(last - first)
+        return Loads(numbers, batches[b], prompt, output)
 
     def extent(self, bounds: Bounds) -> Extent:
         """What the settings within the bounds ask for of one deployment; empty where none is."""

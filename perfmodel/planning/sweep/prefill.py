@@ -151,4 +151,3 @@ def _draft_network(price: PrefillPrice, draft: Draft, one: Workload) -> Network:
 
 def _scalar(value: Quantity) -> float:
     return float(np.max(np.asarray(value)))
-

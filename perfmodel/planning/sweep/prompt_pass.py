@@ -15,12 +15,14 @@ from perfmodel.inference.execution import ahead_of_device
 from perfmodel.inference.overlap import hidden_s
 from perfmodel.operators.quantity import Array, Quantity, maximum
 from perfmodel.planning.sweep.places import Places
-from perfmodel.planning.sweep.surface import TOLERANCE, Surface
+from perfmodel.planning.sweep.surface import Surface
 from perfmodel.serving.pricing import Pricer
 
 ONE = np.ones(1)
-EXACT_ROWS = 48
-"""Attention goes smoothly over sequences where there are many."""
+EXACT_TO = 32
+"""Sequences up to which each number is a case of its own; attention goes smoothly over more."""
+TOLERANCE = 1e-3
+"""How far a line of attention may miss it inside a cell, as a share of the whole pass."""
 CURVE_TOLERANCE = 5e-4
 """Of curves, which have one row: their points are cheap."""
 
@@ -69,7 +71,7 @@ class PromptPass:
             lambda rows, less: pricer.prompts(rows, less + 1, cached),
             sequences, low, high,
             lambda rows, less: self._over_tokens(rows * (less + 1)),
-            tolerance=TOLERANCE / 2, exact_rows=EXACT_ROWS,
+            tolerance=TOLERANCE, exact_to=EXACT_TO,
         )  # fmt: skip
         self._places = Places(sequences)
         head, sent = (_each(value, sequences) for value in pricer.head_parts(sequences))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.inference.activations import activation_peak_bytes, fixed_peak_bytes
 from perfmodel.inference.memory import Rooms, StageRoom
 from perfmodel.inference.plan import Plan
 from perfmodel.operators.quantity import Array, Quantity
+from perfmodel.planning.sweep.cells import Whole
 from perfmodel.planning.sweep.places import Places
 from perfmodel.specs.hardware import Hardware
 from perfmodel.specs.workload import Workload
@@ -22,8 +24,7 @@ class Filled:
     weights_bytes: Array
     kv_bytes: Array
     required_bytes: Array
-    fits: Array
-    """Of booleans."""
+    fits: NDArray[np.bool_]
     max_sequences: Array
     """Largest batch over the deployment at this prompt + output."""
 
@@ -37,7 +38,7 @@ class _Stage:
     common: Array | None
     hits: float
 
-    def kv_bytes(self, sequences: Array, place: Array) -> Array:
+    def kv_bytes(self, sequences: Array, place: Whole) -> Array:
         """As `kv_store.Held.of`."""
         kept = sequences * self.each.take(place)
         if self.common is None:
@@ -95,27 +96,27 @@ class Room:
         place = self._places(prompt + output)
         load = self._of(batch, prompt)
         activation = activation_peak_bytes(self._plan.model, load, self._plan)
-        spare = weights = kv = None
-        for stage in self._stages:
+        spare = np.full(len(batch), np.inf)
+        weights, kv = np.zeros(len(batch)), np.zeros(len(batch))
+        for stage in self._stages:  # of several stages the one with the least left
             own = stage.kv_bytes(sequences, place)
             left = self._rooms.spare(stage.room, activation, own)
-            if spare is None:
-                spare, kv = np.asarray(left), own
-                weights = np.full(len(own), stage.room.weights_bytes)
-                continue
             less = left < spare
             spare, kv = np.where(less, left, spare), np.where(less, own, kv)
             weights = np.where(less, stage.room.weights_bytes, weights)
-        assert weights is not None  # noqa: S101  (a plan has a stage)
         reserved = self._rooms.keeps.reserved_bytes(weights, activation)
-        most = self._rooms.most(self._fixed(load), prompt + output) if self._most is None else None
         return Filled(
             weights_bytes=weights,
-            kv_bytes=np.asarray(kv),
+            kv_bytes=kv,
             required_bytes=np.asarray(weights + kv + activation + reserved),
-            fits=np.asarray(spare) >= 0,
-            max_sequences=self._most.take(place) if most is None else _wide(most, prompt),
+            fits=spare >= 0,
+            max_sequences=self._most_of(load, place, prompt + output),
         )
+
+    def _most_of(self, load: Workload, place: Whole, lengths: Array) -> Array:
+        if self._most is not None:
+            return self._most.take(place)
+        return _wide(self._rooms.most(self._fixed(load), lengths), lengths)
 
 
 def _wide(value: Quantity, like: Array) -> Array:

@@ -17,12 +17,12 @@ from perfmodel.operators.quantity import Array
 from perfmodel.planning.sweep.cells import CellOf, Cells, Whole, first_cells
 from perfmodel.planning.sweep.places import Places
 
-TOLERANCE = 2e-3
-"""Of surfaces, each of whose numbers is paid for in every row."""
-EXACT_ROWS = 512
-"""Numbers of sequences up to which each has its own row."""
+FEW = 64
+"""Numbers of sequences that each have a row, however large they are."""
 PROBES = 16
 """Numbers of tokens at which rows are compared where there are more."""
+FIRST = 5
+"""The fewest tokens, each of which is among them: kernels for few queries differ."""
 
 Price = Callable[[Array, Array], object]
 """Seconds of sequences (rows, 1) and tokens (columns,)."""
@@ -130,10 +130,11 @@ class Surface:
         scale: seconds of the same step that aren't in ``price``.
         tolerance: how far a line may miss the time inside, as a share of the whole step.
         inner: numbers inside a cell at which that is looked at.
-        exact_rows: numbers of sequences up to which each has a row of its own.
+        exact_to: sequences up to which each number has a row of its own; beyond, many numbers lie
+            between rows that are chosen like cells.
     """
 
-    def __init__(  # noqa: PLR0913  (how near, each with a default)
+    def __init__(
         self,
         price: Price,
         rows: Array,
@@ -141,14 +142,16 @@ class Surface:
         high: int,
         scale: Price | None = None,
         *,
-        tolerance: float = TOLERANCE,
+        tolerance: float,
         inner: int = 1,
-        exact_rows: int = EXACT_ROWS,
+        exact_to: int = 1,
     ) -> None:
         start = first_cells(low, high)
         self._between = None
-        if len(rows) > exact_rows:
-            rows, self._between = _chosen(price, scale, rows, start)
+        many = rows[rows > exact_to]
+        if len(many) > FEW:
+            chosen, self._between = _chosen(price, scale, many, start, tolerance)
+            rows = np.concatenate([rows[rows <= exact_to], chosen])
         lines = _Cutter(price, scale, rows, tolerance, inner).lines(start)
         cells, first, last = lines.cells, lines.first, lines.last
         self._places = Places(rows)
@@ -207,12 +210,6 @@ class Rows:
     second: Whole | None
     share: Array | None
 
-    def at(self, part: slice) -> Rows:
-        """Of a part of the settings."""
-        if self.second is None or self.share is None:
-            return Rows(self.first[part], None, None)
-        return Rows(self.first[part], self.second[part], self.share[part])
-
     def mixed(self, of: Callable[[Whole], Array]) -> Array:
         """A value of one row, or on the line between two."""
         first = of(self.first)
@@ -225,26 +222,31 @@ Between = Callable[[Array], tuple[Array, Array, Array]]
 
 
 def _chosen(
-    price: Price, scale: Price | None, rows: Array, cells: Cells
+    price: Price, scale: Price | None, rows: Array, cells: Cells, tolerance: float
 ) -> tuple[Array, Between]:
     """Rows that the others lie between, found at a few numbers of tokens."""
-    some = np.unique(np.linspace(0, len(cells.first) - 1, PROBES).round().astype(np.int64))
+    end = len(cells.first) - 1
+    some = np.linspace(0, end, PROBES).round().astype(np.int64)
+    some = np.unique(np.minimum(np.concatenate([np.arange(FIRST), some]), end))
     columns = cells.last[some].astype(np.float64)
 
     def across(other: Price) -> Price:
         # The row's number takes the column's place: cells are those of sequences less one.
         return lambda at, less: np.transpose(np.asarray(other(less[:, None] + 1, at[:, 0])))
 
-    low, high = int(rows[0]) - 1, int(rows[-1]) - 1
+    fewest = int(rows[0])
+    low, high = fewest - 1, int(rows[-1]) - 1
     others = None if scale is None else across(scale)
-    cutter = _Cutter(across(price), others, columns, TOLERANCE, 1)
+    cutter = _Cutter(across(price), others, columns, tolerance, 1)
     found = cutter.lines(first_cells(low, high)).cells
     cell_of = CellOf(found)
     first, last = found.first + 1.0, found.last + 1.0
 
     def between(sequences: Array) -> tuple[Array, Array, Array]:
         cell = cell_of(sequences - 1)
-        low, high = first.take(cell), last.take(cell)
-        return low, high, (sequences - low) / np.maximum(high - low, 1)
+        own = sequences < fewest
+        before = np.where(own, sequences, first.take(cell))
+        behind = np.where(own, sequences, last.take(cell))
+        return before, behind, (sequences - before) / np.maximum(behind - before, 1)
 
     return np.unique(np.concatenate([first, last])), between

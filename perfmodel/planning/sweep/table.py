@@ -117,12 +117,11 @@ class Table:
     def records(self) -> list[dict[str, Any]]:
         """Each row as plain data; for few rows."""
         listed = {name: array.tolist() for name, array in self.arrays(self.columns).items()}
-        return [dict(zip(listed, values, strict=True)) for values in zip(*listed.values(), strict=True)]
+        rows = zip(*listed.values(), strict=True)
+        return [dict(zip(listed, values, strict=True)) for values in rows]
 
 
-def _column(
-    name: str, kind: Kind, segments: Sequence[Segment], counts: list[int]
-) -> Column:
+def _column(name: str, kind: Kind, segments: Sequence[Segment], counts: list[int]) -> Column:
     if kind == "text":
         words = dict.fromkeys(str(segment.constants[name]) for segment in segments)
         place = {word: code for code, word in enumerate(words)}
@@ -130,8 +129,8 @@ def _column(
         return Words(np.repeat(np.asarray(codes, dtype=np.int32), counts), tuple(words))
     dtype = DTYPES[kind]
     if all(name in segment.constants for segment in segments):
-        values = np.asarray([_number(s.constants[name]) for s in segments], dtype=dtype)
-        return np.repeat(values, counts)
+        numbers = [_number(segment.constants[name]) for segment in segments]
+        return np.repeat(np.asarray(numbers, dtype=dtype), counts)
     return np.concatenate([segment.arrays[name].astype(dtype, copy=False) for segment in segments])
 
 
