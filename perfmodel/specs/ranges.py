@@ -14,6 +14,8 @@ from perfmodel.errors import InputError
 
 MOST = 1_000_000
 """Values of one axis; more is a typing error."""
+LARGEST = 10**18
+"""Beyond what any axis takes."""
 SUFFIXES = {"": 1, "k": 1024, "K": 1024, "m": 1024**2, "M": 1024**2}
 _NUMBER = re.compile(r"([+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)([kKmM]?)")
 SYNTAX = "numbers, lists such as 1,2,4, or ranges such as 1:256:x2 and 0:1024:+128 (1k is 1,024)"
@@ -24,7 +26,10 @@ def _number(text: str, axis: str) -> Fraction:
     if match is None:
         raise InputError(f"{axis}: {text.strip()[:40]!r} is no number; write {SYNTAX}")
     digits, suffix = match.groups()
-    return Fraction(digits.replace("_", "")) * SUFFIXES[suffix]
+    value = Fraction(digits.replace("_", "")) * SUFFIXES[suffix]
+    if abs(value) > LARGEST:
+        raise InputError(f"{axis}: {text.strip()[:40]} is out of range")
+    return value
 
 
 def _steps(text: str, axis: str) -> Iterator[Fraction]:
@@ -43,6 +48,11 @@ def _steps(text: str, axis: str) -> Iterator[Fraction]:
     by = _number(step[1:], axis)
     if end < value or by <= (1 if times else 0) or (times and value <= 0):
         raise InputError(f"{axis}: {text[:40]!r} doesn't grow from its start to its end")
+    if not times and (end - value) / by > MOST:
+        raise InputError(f"{axis}: {text[:40]!r} has more than {MOST:,} values")
+    if not times and value.denominator == by.denominator == 1:
+        yield from map(Fraction, range(int(value), int(end) + 1, int(by)))
+        return
     while value <= end:
         yield value
         value = value * by if times else value + by

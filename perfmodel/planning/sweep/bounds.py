@@ -67,14 +67,18 @@ class Bounds:
         if self.chunk is not None:
             units = sequences * np.ceil(np.maximum(new, 1) / self.chunk)
         return np.asarray(
-            (batch >= self.dp)
+            self.batches(batch)
             & (units >= self.least_sequences)
-            & (sequences <= self.most_sequences)
             & (new >= self.least_new)
             & (output >= self.least_output)
             & (prompt + output <= self.most_length)
             & (prompt <= LARGEST)
         )
+
+    def batches(self, batch: Array) -> Flags:
+        """Which batches can be run with some prompt."""
+        sequences = np.ceil(batch / self.dp)
+        return np.asarray((batch >= self.dp) & (sequences <= self.most_sequences))
 
     def groups(self, batch: Array, prompt: Array, output: Array) -> NDArray[np.int64]:
         """For settings that can't be run, a number that is the same for the same limit broken."""

@@ -88,8 +88,11 @@ class _Case:
     def reason(self, loads: Loads, place: int) -> str:
         """Why a setting is refused; empty where it isn't."""
         if loads.prompt[place] < 1:
-            context = int(loads.prompt[place] + loads.output[place])
-            return f"context: {context} tokens with {int(loads.output[place])} of output"
+            output = int(loads.output[place])
+            return (
+                f"--context: {int(loads.prompt[place]) + output} tokens, of which --output takes "
+                f"{output}, leave no prompt; use a longer --context"
+            )
         try:
             load = self._workload(loads, place)
         except InputError as error:

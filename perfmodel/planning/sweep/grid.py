@@ -85,7 +85,8 @@ class Grid:
     def extent(self, bounds: Bounds) -> Extent:
         """What the settings within the bounds ask for of one deployment; empty where none is."""
         batches, second, outputs = self._inner
-        most = np.full(len(second), batches.max())
+        batches = batches[bounds.batches(batches)]
+        most = np.full(len(second), batches.max(initial=0))
         prompt = length = np.empty(0)
         for output in outputs:
             asked = second - output if self.by_context else second
@@ -95,10 +96,8 @@ class Grid:
             length = distinct(np.concatenate([length, kept + output]))
         if not len(prompt):
             return Extent(np.empty(0), prompt, length)
-        one = np.full(len(batches), prompt.max())
-        least = np.full(len(batches), float(bounds.least_output))
-        sequences = np.ceil(batches[bounds.kept(batches, one, least)] / bounds.dp)
-        return Extent(distinct(sequences), prompt - bounds.cached, length)
+        sequences = distinct(np.ceil(batches / bounds.dp))
+        return Extent(sequences, prompt - bounds.cached, length)
 
 
 def _numbers(spec: SweepSpec, name: str) -> Array:

@@ -123,10 +123,10 @@ class Table:
 
 def _column(name: str, kind: Kind, segments: Sequence[Segment], counts: list[int]) -> Column:
     if kind == "text":
-        words = dict.fromkeys(str(segment.constants[name]) for segment in segments)
-        place = {word: code for code, word in enumerate(words)}
-        codes = [place[str(segment.constants[name])] for segment in segments]
-        return Words(np.repeat(np.asarray(codes, dtype=np.int32), counts), tuple(words))
+        said = [_word(segment.constants[name]) for segment in segments]
+        place = {word: code for code, word in enumerate(dict.fromkeys(said))}
+        codes = [place[word] for word in said]
+        return Words(np.repeat(np.asarray(codes, dtype=np.int32), counts), tuple(place))
     dtype = DTYPES[kind]
     if all(name in segment.constants for segment in segments):
         numbers = [_number(segment.constants[name]) for segment in segments]
@@ -145,6 +145,10 @@ def _joined(parts: Sequence[Column]) -> Column:
         else:
             arrays.append(part)
     return Words(np.concatenate(codes), tuple(words)) if codes else np.concatenate(arrays)
+
+
+def _word(value: Any) -> str:
+    return "none" if value is None else str(value)
 
 
 def _number(value: Any) -> Any:

@@ -59,7 +59,7 @@ class Condition:
         if len(text) > LONGEST:
             raise InputError(f"{flag}: longer than {LONGEST:,} characters")
         try:
-            tree = ast.parse(text.strip(), mode="eval")
+            tree = ast.parse(self._text, mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise InputError(
                 f"{flag}: {self._text[:60]!r} isn't a condition; write one such as "
