@@ -63,7 +63,8 @@ def on_cluster(
             return future
 
         threads = sum(client.nthreads().values())
-        running = as_completed([submit() for _ in range(min(AHEAD * threads, len(todo)))])
+        first = [submit() for _ in range(min(AHEAD * threads, len(todo)))]
+        running = as_completed(first, loop=client.loop)
         for future in running:
             try:
                 part = future.result()

@@ -178,6 +178,12 @@ def takes_axes(command: Callable[..., Answer]) -> Callable[..., Answer]:
     return _flagged(command, [_axis_parameter(flag) for flag in flags], {"axes"}, built)
 
 
+def axis_flag(field: str) -> str:
+    """The flag of an axis."""
+    names = {flag.field: flag.names[0] for flag in (*WORKLOAD, CONTEXT, *DEPLOYMENT)}
+    return names.get(field, f"--{field.replace('_', '-')}")
+
+
 def _axis_parameter(flag: Flag) -> inspect.Parameter:
     option = typer.Option(*flag.names, help=flag.help, rich_help_panel=flag.panel, metavar="<list>")
     kind = Annotated[str | None, option]

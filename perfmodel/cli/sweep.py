@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from perfmodel.cli.lazy import HELP
-from perfmodel.cli.options import takes_axes
+from perfmodel.cli.options import axis_flag, takes_axes
 from perfmodel.cli.output import console, print_json, print_table
 from perfmodel.cli.progress import progress_bar
 from perfmodel.cli.stream import complain
@@ -21,6 +21,7 @@ from perfmodel.cli.sweep_tables import (
 )
 from perfmodel.errors import InputError
 from perfmodel.planning.sweep.answer import PART, Progress, Sweep, Swept
+from perfmodel.specs.base import FieldError
 from perfmodel.specs.sweep import SweepSpec, load_sweep, parse_sweep
 
 app = typer.Typer(add_completion=False, context_settings=HELP)
@@ -96,7 +97,11 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
     wanted = {"hardware": hardware, "where": where, "best_by": best_by, "top": top, "per": per,
               "pareto": pareto}  # fmt: skip
     given = axes | {name: value for name, value in wanted.items() if value is not None}
-    sweep = Sweep(_spec(what, given))
+    try:
+        sweep = Sweep(_spec(what, given))
+    except FieldError as error:  # of a flag, or of a key in the file
+        name = axis_flag(error.field) if error.field in given else error.field
+        raise InputError(f"{name}: {error.problem}") from None
     if dask is not None and out is None:
         raise InputError("--dask: name with --out the folder that its parts are for")
     keep = _keeper(selection, force=force)

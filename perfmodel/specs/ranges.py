@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 
-from perfmodel.errors import InputError
+from perfmodel.specs.base import FieldError
 
 MOST = 1_000_000
 """Values of one axis; more is a typing error."""
@@ -24,11 +24,11 @@ SYNTAX = "numbers, lists such as 1,2,4, or ranges such as 1:256:x2 and 0:1024:+1
 def _number(text: str, axis: str) -> Fraction:
     match = _NUMBER.fullmatch(text.strip())
     if match is None:
-        raise InputError(f"{axis}: {text.strip()[:40]!r} is no number; write {SYNTAX}")
+        raise FieldError(axis, f"{text.strip()[:40]!r} is no number; write {SYNTAX}")
     digits, suffix = match.groups()
     value = Fraction(digits.replace("_", "")) * SUFFIXES[suffix]
     if abs(value) > LARGEST:
-        raise InputError(f"{axis}: {text.strip()[:40]} is out of range")
+        raise FieldError(axis, f"{text.strip()[:40]} is out of range")
     return value
 
 
@@ -39,17 +39,17 @@ def _steps(text: str, axis: str) -> Iterator[Fraction]:
         yield _number(text, axis)
         return
     if len(parts) > 3:
-        raise InputError(f"{axis}: {text[:40]!r} has too many colons; write {SYNTAX}")
+        raise FieldError(axis, f"{text[:40]!r} has too many colons; write {SYNTAX}")
     value, end = _number(parts[0], axis), _number(parts[1], axis)
     step = parts[2] if len(parts) == 3 else "+1"
     times = step[:1] in {"x", "X", "*"}
     if not times and not step.startswith("+"):
-        raise InputError(f"{axis}: the step {step[:20]!r} begins with x or +; write {SYNTAX}")
+        raise FieldError(axis, f"the step {step[:20]!r} begins with x or +; write {SYNTAX}")
     by = _number(step[1:], axis)
     if end < value or by <= (1 if times else 0) or (times and value <= 0):
-        raise InputError(f"{axis}: {text[:40]!r} doesn't grow from its start to its end")
+        raise FieldError(axis, f"{text[:40]!r} doesn't grow from its start to its end")
     if not times and (end - value) / by > MOST:
-        raise InputError(f"{axis}: {text[:40]!r} has more than {MOST:,} values")
+        raise FieldError(axis, f"{text[:40]!r} has more than {MOST:,} values")
     if not times and value.denominator == by.denominator == 1:
         yield from map(Fraction, range(int(value), int(end) + 1, int(by)))
         return
@@ -79,8 +79,8 @@ def numbers(text: str, axis: str, *, whole: bool) -> tuple[float, ...]:
         single = ":" not in item
         for value in _steps(item, axis):
             if whole and single and value.denominator != 1:
-                raise InputError(f"{axis}: {item.strip()[:40]!r} is no whole number")
+                raise FieldError(axis, f"{item.strip()[:40]!r} is no whole number")
             found[round(value) if whole else float(value)] = None
             if len(found) > MOST:
-                raise InputError(f"{axis}: {text[:40]!r} has more than {MOST:,} values")
+                raise FieldError(axis, f"{text[:40]!r} has more than {MOST:,} values")
     return tuple(found)

@@ -123,14 +123,14 @@ def _wanted(data: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("where", "best_by"):
         if (value := data.get(name)) is not None:
             if not isinstance(value, str):
-                raise InputError(f"{name}: text is needed (got {value!r:.40})")
+                raise FieldError(name, f"text is needed (got {value!r:.40})")
             found[name] = value
     for name in ("per", "pareto"):
         if (value := data.get(name)) is not None:
             found[name] = _names(name, value)
     if (top := data.get("top")) is not None:
         if not isinstance(top, int) or isinstance(top, bool) or not 1 <= top <= 10_000:
-            raise InputError(f"top: a whole number from 1 to 10,000 is needed (got {top!r:.40})")
+            raise FieldError("top", f"a whole number from 1 to 10,000 is needed (got {top!r:.40})")
         found["top"] = top
     return found
 
@@ -138,7 +138,7 @@ def _wanted(data: Mapping[str, Any]) -> dict[str, Any]:
 def _names(name: str, value: Any) -> tuple[str, ...]:
     items = value.split(",") if isinstance(value, str) else value
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
-        raise InputError(f"{name}: names of columns are needed (got {value!r:.40})")
+        raise FieldError(name, f"names of columns are needed (got {value!r:.40})")
     return tuple(dict.fromkeys(item.strip() for item in items if item.strip()))
 
 
@@ -147,7 +147,7 @@ def _axis(name: str, value: Any) -> tuple[Any, ...]:
     items = list(value) if _is_list(value) else [value]
     found = dict.fromkeys(each for item in items for each in _read(name, item))
     if not found:
-        raise InputError(f"{name}: no value is given")
+        raise FieldError(name, "no value is given")
     if name in INNER and all(type(value) is int for value in found):
         return _whole(name, tuple(found))
     return tuple(dict.fromkeys(_checked(name, each) for each in found))
@@ -190,10 +190,10 @@ def _word(name: str, text: str, kinds: set[Any]) -> Any:
         return None
     if bool not in kinds:
         if not text:
-            raise InputError(f"{name}: an empty name in the list")
+            raise FieldError(name, "an empty name in the list")
         return text
     if text.lower() not in {"true", "false"}:
-        raise InputError(f"{name}: true or false is needed (got {text[:40]!r})")
+        raise FieldError(name, f"true or false is needed (got {text[:40]!r})")
     return text.lower() == "true"
 
 
@@ -247,7 +247,7 @@ def _checked(name: str, value: Any) -> Any:
     """
     if name in {"model", "hardware"}:
         if not isinstance(value, str | os.PathLike):
-            raise InputError(f"{name}: a name or a file is needed (got {value!r:.40})")
+            raise FieldError(name, f"a name or a file is needed (got {value!r:.40})")
         return os.fspath(value)
     if name == "context":
         return _field(Workload, "prompt", value, name)
@@ -263,4 +263,4 @@ def _field(record: Callable[..., Any], field: str, value: Any, axis: str) -> Any
     try:
         return getattr(record(**{field: value}), field)
     except FieldError as error:
-        raise InputError(f"{axis}: {error.problem}") from None
+        raise FieldError(axis, error.problem) from None

@@ -6,7 +6,7 @@ import difflib
 import types
 from typing import Literal
 
-from perfmodel.errors import InputError
+from perfmodel.specs.base import FieldError
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.sweep import INNER, OF_LOAD, SweepSpec, value_kinds
 from perfmodel.units import GIB
@@ -80,7 +80,7 @@ def known_column(name: str, columns: dict[str, Kind], where: str) -> Kind:
     every = [*columns, *DERIVED]
     close = difflib.get_close_matches(name, every, 1)
     hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(every)}"
-    raise InputError(f"{where}: no column is called {name[:40]!r}; {hint}")
+    raise FieldError(where, f"no column is called {name[:40]!r}; {hint}")
 
 
 def numeric_column(name: str, columns: dict[str, Kind], where: str) -> str:
@@ -90,7 +90,7 @@ def numeric_column(name: str, columns: dict[str, Kind], where: str) -> str:
         InputError: it isn't.
     """
     if known_column(name, columns, where) not in {"number", "whole"}:
-        raise InputError(f"{where}: {name} isn't a column of numbers")
+        raise FieldError(where, f"{name} isn't a column of numbers")
     return name
 
 

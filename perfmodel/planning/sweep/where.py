@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from perfmodel.errors import InputError
 from perfmodel.planning.sweep.columns import Kind, known_column
 from perfmodel.planning.sweep.table import Segment
+from perfmodel.specs.base import FieldError
 
 Sort = Literal["text", "number", "flag"]
 Value = Callable[[Segment], Any]
@@ -57,13 +57,13 @@ class Condition:
     def __init__(self, text: str, columns: dict[str, Kind], flag: str = "where") -> None:
         self._columns, self._flag, self._text = columns, flag, " ".join(text.split())
         if len(text) > LONGEST:
-            raise InputError(f"{flag}: longer than {LONGEST:,} characters")
+            raise FieldError(flag, f"longer than {LONGEST:,} characters")
         try:
             tree = ast.parse(self._text, mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise InputError(
-                f"{flag}: {self._text[:60]!r} isn't a condition; write one such as "
-                "'fits and tpot_ms < 40'"
+            raise FieldError(
+                flag,
+                f"{self._text[:60]!r} isn't a condition; write one such as 'fits and tpot_ms < 40'",
             ) from None
         part = self._part(tree.body)
         if part.sort != "flag":
@@ -75,9 +75,9 @@ class Condition:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             return self._value(segment)
 
-    def _wrong(self, node: ast.AST, problem: str) -> InputError:
+    def _wrong(self, node: ast.AST, problem: str) -> FieldError:
         shown = ast.get_source_segment(self._text, node) if hasattr(node, "lineno") else None
-        return InputError(f"{self._flag}: {(shown or self._text)[:60]!r} {problem}")
+        return FieldError(self._flag, f"{(shown or self._text)[:60]!r} {problem}")
 
     def _part(self, node: ast.expr) -> _Part:
         readers: dict[type[ast.expr], Callable[[Any], _Part]] = {

@@ -69,9 +69,7 @@ def test_filters_and_selections():
     kept = every[every.fits & (every.ttft_ms < 500)]
     assert result.columns["setting"].tolist() == kept.setting.tolist()
     assert result.fits == int(every.fits.sum())
-    ranked = kept.sort_values(
-        ["output_tokens_per_s_per_gpu", "setting"], ascending=[False, True]
-    )
+    ranked = kept.sort_values(["output_tokens_per_s_per_gpu", "setting"], ascending=[False, True])
     best = {h: rows.setting.tolist()[:3] for h, rows in ranked.groupby("hardware")}
     found = pd.DataFrame(result.best.records())
     assert {h: rows.setting.tolist() for h, rows in found.groupby("hardware")} == best

@@ -30,9 +30,7 @@ def table(rows):
 @given(st.lists(ROW, min_size=1, max_size=40), st.integers(1, 5), st.booleans())
 def test_best_is_the_first_of_the_sorted(rows, top, grouped):
     found = best(table(rows), "ttft_ms", top, ("hardware",) if grouped else ())
-    ranked = sorted(
-        (other, i) for i, (_, _, other, _) in enumerate(rows) if other != 6
-    )
+    ranked = sorted((other, i) for i, (_, _, other, _) in enumerate(rows) if other != 6)
     counts, expected = {}, []
     for _, i in ranked:
         group = rows[i][3] if grouped else ""

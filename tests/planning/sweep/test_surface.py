@@ -33,9 +33,7 @@ def test_a_line_is_itself_and_its_sums_are_exact():
     for n in ROWS:
         assert read(surface, n, x) == pytest.approx(2 * n + 3 * x, rel=1e-12)
     # 17 … 4,000: 3,984 numbers; their sum is 3,984·(17 + 4,000)/2
-    assert summed(surface, 8, 17, 4000) == pytest.approx(
-        3984 * 16 + 3 * 3984 * 4017 / 2, rel=1e-12
-    )
+    assert summed(surface, 8, 17, 4000) == pytest.approx(3984 * 16 + 3 * 3984 * 4017 / 2, rel=1e-12)
 
 
 def test_stairs_whose_edges_are_those_of_blocks_are_exact():
