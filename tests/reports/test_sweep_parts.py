@@ -1,4 +1,4 @@
-"""A sweep's folder: whole parts, resumed after an interruption, never mixed with another sweep's."""
+"""A sweep's folder: whole parts, resumed after interruptions, never mixed with another sweep's."""
 
 import json
 

@@ -1,5 +1,7 @@
 """Lists and ranges as typed."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,5 +52,5 @@ def test_a_geometric_range_holds_every_step_up_to_its_end(a, b, factor):
     low, high = sorted((a, b))
     values = numbers(f"{low}:{high}:x{factor}", "batch", whole=True)
     assert values[0] == low
-    assert all(y == factor * x for x, y in zip(values, values[1:], strict=False))
+    assert all(y == factor * x for x, y in itertools.pairwise(values))
     assert values[-1] <= high < factor * values[-1]

@@ -27,7 +27,7 @@ from perfmodel.specs.sweep import SweepSpec, load_sweep, parse_sweep
 Progress = Callable[[int, int], None]
 """Told how many settings of how many are done."""
 PART = 500_000
-"""Settings of a part, unless said otherwise: about 150 MB of columns."""
+"""Settings of a part, unless said otherwise: a process that writes them takes about 0.5 GB."""
 
 
 @dataclass(frozen=True, slots=True)
