@@ -188,6 +188,7 @@ def _record(sweep: Sweep, result: Swept, out: Path | None) -> dict[str, Any]:
         "columns": list(sweep.columns),
         "best": [plain_row(row) for row in result.best.records()],
         "pareto": [plain_row(row) for row in result.pareto.records()],
+        "warnings": list(sweep.notes),
         "out": None if out is None else str(out),
     }
 
@@ -208,5 +209,7 @@ def _print(sweep: Sweep, result: Swept, out: Path | None) -> None:
         screen.print("Nothing fits into memory.")
     elif not result.rows:
         screen.print("No setting is left by --where.")
+    for note in sweep.notes:
+        screen.print(f"Note: {note}.")
     if out is not None:
         screen.print(f"{result.rows:,} rows in {out}.")

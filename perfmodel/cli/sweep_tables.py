@@ -102,8 +102,6 @@ def origin_lines(result: Swept) -> Iterator[str]:
             names.append(row["hardware"])
     for origin, names in origins.items():
         yield f"Times on {', '.join(names)}: {origin} calibration, read off within 0.5 %."
-    if origins:
-        yield "TTFT is the batch's prefill without queueing."
 
 
 def _names(spec: SweepSpec, first: list[str]) -> list[str]:
@@ -118,10 +116,10 @@ def _cell(name: str, value: Any) -> str:
         return value
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
     if name.endswith("_bytes"):
         return digits(value / GIB)
+    if isinstance(value, int):
+        return f"{value:,}"
     if name not in RESULTS and math.isfinite(value) and value == int(value):
         return f"{value:,.0f}"
     return whole(value) if name == "max_sequences" else digits(value)

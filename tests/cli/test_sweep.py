@@ -30,6 +30,7 @@ def test_the_record():
     )
     assert len(record["best"]) == 2
     assert set(record["best"][0]) == set(record["columns"])
+    assert any("one pass" in note for note in record["warnings"])
     assert all(row["fits"] and row["tpot_ms"] < 40 for row in record["pareto"])
 
 
@@ -129,7 +130,24 @@ def test_faults_are_one_line_with_the_flag(arguments, said):
     assert ran.out == ""
 
 
+def test_lengths_beyond_a_models_are_said():
+    # llama-3.1-8b was made for 131,072 tokens
+    for context, beyond in (("128k", False), ("129k", True)):
+        ran = perfmodel("sweep", "llama-3.1-8b", "-H", "h100-sxm", "--stack", "generic",
+                        "--context", context, "--prefill-chunk", "none,2k", "--json")  # fmt: skip
+        notes = ran.record["warnings"]
+        assert [("132,096" in note) for note in notes] == [True] * beyond
+
+
 def test_nothing_named():
     ran = perfmodel("sweep", "--hardware", "h100-sxm")
     assert ran.status == 2
     assert "model" in ran.err
+
+
+def test_bytes_are_shown_in_gib(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    out = perfmodel("sweep", "llama-3.1-8b", "-H", "h100-sxm", "--batch", "1,2", "--json").record
+    shown = perfmodel("sweep", "llama-3.1-8b", "-H", "h100-sxm", "--batch", "1,2").out
+    used = out["best"][0]["required_bytes"] / 2**30
+    assert f" {used:.1f} " in shown

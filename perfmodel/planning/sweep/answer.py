@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
-from perfmodel.planning.sweep.cases import Cases, Refusals, Refused, added
+from perfmodel.planning.sweep.cases import Cases, Refusals, Refused, added, model_named
 from perfmodel.planning.sweep.columns import (
     Kind,
     columns_of,
@@ -72,6 +72,22 @@ class Sweep:
             known_column(name, dict(self.columns), "per")
         self._cases = Cases(spec)
         self.settings = self._cases.grid.settings
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the table should know, one sentence each."""
+        found = []
+        longest = self._cases.grid.longest
+        for name in self.spec.values("model"):
+            most = model_named(name).max_positions
+            if most is not None and longest > most:
+                found.append(f"{longest:,} tokens exceed the {most:,} that {name} was made for")
+        if not self.spec.values("prefill_chunk"):
+            found.append(
+                "prefill is priced as one pass, without queueing; prefill_chunk prices the steps "
+                "of an engine that takes fewer tokens at a time"
+            )
+        return tuple(found)
 
     def part(self, start: int, stop: int) -> Swept:
         """Settings from number ``start`` to before ``stop``."""

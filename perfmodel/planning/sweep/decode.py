@@ -11,7 +11,7 @@ from perfmodel.inference.pipeline import decode_phase
 from perfmodel.inference.plan import Plan
 from perfmodel.inference.speculation.acceptance import round_tokens
 from perfmodel.inference.speculation.rounds import Rounds, mean_round
-from perfmodel.operators.quantity import Array
+from perfmodel.operators.quantity import Array, Quantity
 from perfmodel.planning.sweep.surface import Surface
 from perfmodel.specs.engine_timing import Host
 from perfmodel.specs.workload import Workload
@@ -30,7 +30,7 @@ class DecodePrice:
     device: Device
     host: Host | None
 
-    def __call__(self, sequences: Array, cached: Array) -> object:
+    def __call__(self, sequences: Array, cached: Array) -> Quantity:
         """A step of a replica's ``sequences`` that find ``cached`` tokens each."""
         plan = self.plan
         # The mean step of two output tokens is the one after the prompt.

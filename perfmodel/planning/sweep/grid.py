@@ -56,6 +56,12 @@ class Grid:
         if self.settings > MOST:
             raise InputError(f"sweep: {self.settings:.1e} settings; at most {MOST:.0e} are swept")
 
+    @property
+    def longest(self) -> int:
+        """The largest sum of prompt and output."""
+        _, second, outputs = self._inner
+        return int(second.max() + (0 if self.by_context else outputs.max()))
+
     def deployment(self, number: int) -> Mapping[str, Any]:
         """The values of the outer axes of the deployment with that number."""
         found: dict[str, Any] = {}

@@ -13,18 +13,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.operators.quantity import Array
+from perfmodel.operators.quantity import Array, Quantity
 from perfmodel.planning.sweep.cells import CellOf, Cells, Whole, first_cells
 from perfmodel.planning.sweep.places import Places
 
+AT_ONCE = 100_000
+"""Prices that are worked out together."""
 FEW = 64
 """Numbers of sequences that each have a row, however large they are."""
 PROBES = 16
 """Numbers of tokens at which rows are compared where there are more."""
+ROW_INNER = 3
+"""Numbers of sequences between two rows at which they are compared."""
 FIRST = 5
 """The fewest tokens, each of which is among them: kernels for few queries differ."""
 
-Price = Callable[[Array, Array], object]
+Price = Callable[[Array, Array], Quantity]
 """Seconds of sequences (rows, 1) and tokens (columns,)."""
 
 
@@ -114,9 +118,13 @@ class _Cutter:
 
 
 def _priced(price: Price, rows: Array, columns: Whole) -> Array:
-    shape = (len(rows), len(columns))
-    seconds = price(rows[:, None], columns.astype(np.float64))
-    return np.broadcast_to(np.asarray(seconds, dtype=np.float64), shape)
+    """Seconds for all rows and columns, few enough columns at a time to bound memory."""
+    out = np.empty((len(rows), len(columns)))
+    width = max(1, AT_ONCE // len(rows))
+    for start in range(0, len(columns), width):
+        part = slice(start, start + width)
+        out[:, part] = price(rows[:, None], columns[part].astype(np.float64))
+    return out
 
 
 class Surface:
@@ -237,7 +245,7 @@ def _chosen(
     fewest = int(rows[0])
     low, high = fewest - 1, int(rows[-1]) - 1
     others = None if scale is None else across(scale)
-    cutter = _Cutter(across(price), others, columns, tolerance, 1)
+    cutter = _Cutter(across(price), others, columns, tolerance, ROW_INNER)
     found = cutter.lines(first_cells(low, high)).cells
     cell_of = CellOf(found)
     first, last = found.first + 1.0, found.last + 1.0

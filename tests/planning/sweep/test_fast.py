@@ -63,7 +63,7 @@ def drawn(name, seed=0):
     count = 1000 if name in BY_PAIRS else SETTINGS
     dp = deployment.get("dp", 1) * deployment.get("pp_microbatches", 1)
     least = load.get("cached_prefix", 0) + deployment.get("cp", 1)
-    batch = np.ceil(np.exp(rng.uniform(np.log(dp), np.log(200), count)))
+    batch = np.ceil(np.exp(rng.uniform(np.log(dp), np.log(100), count)))
     prompt = least + np.ceil(np.exp(rng.uniform(0, np.log(8000), count)))
     output = 1 + np.floor(np.exp(rng.uniform(0, np.log(700), count)))
     return Workload(batch=batch, prompt=prompt, output=output, **load)
