@@ -53,8 +53,12 @@ class Cells:
         return width
 
     def inside(self, part: int, of: int) -> Whole:
-        """The number that lies ``part``/``of`` into each."""
-        number: Whole = self.first + part * self.size // of
+        """The number that lies ``part``/``of`` into each, less a 32nd.
+
+        Even stairs meet the line between their ends at halves and quarters: just before them they
+        are farthest from it.
+        """
+        number: Whole = self.first + (32 * part - of) * self.size // (32 * of)
         return number
 
     def at(self, which: NDArray[np.bool_]) -> Cells:
@@ -119,8 +123,8 @@ def first_cells(low: int, high: int) -> Cells:
     """The first cut of the numbers from ``low`` to ``high``, rounded out to whole cells.
 
     >>> cells = first_cells(1, 20)
-    >>> list(zip(cells.first.tolist(), cells.last.tolist()))[-4:]
-    [(14, 14), (15, 15), (16, 17), (18, 19)]
+    >>> list(zip(cells.first.tolist(), cells.last.tolist()))[-5:]
+    [(14, 14), (15, 15), (16, 17), (18, 19), (20, 21)]
     """
     octave = np.arange(max(low, 1).bit_length() - 1, max(high, 1).bit_length())
     width = np.minimum(np.maximum(octave - PER_OCTAVE, np.where(octave >= EVEN, EVEN, 0)), octave)

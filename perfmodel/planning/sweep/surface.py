@@ -1,8 +1,9 @@
 """A time over sequences and tokens as lines in cells, cut until they are near enough.
 
-For each number of sequences there is a row. A cell holds the line through its two ends; where the
-time halfway misses that line by more than `TOLERANCE`, in any row, the cell is cut further, down to
-single numbers. A jump inside a cell moves its middle off the line by half the jump, wherever it is.
+For each number of sequences there is a row. A cell holds the line through its two ends; where a
+time inside misses that line by more than a tolerance, in any row, the cell is cut further, down to
+buckets (`cells`), and those at the edge in them. A jump anywhere in a cell moves a number near its
+middle off the line by half the jump, so that no miss is much more than twice what is tolerated.
 """
 
 from __future__ import annotations
