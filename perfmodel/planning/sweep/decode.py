@@ -16,7 +16,7 @@ from perfmodel.planning.sweep.surface import Surface
 from perfmodel.specs.engine_timing import Host
 from perfmodel.specs.workload import Workload
 
-TOLERANCE = 2.5e-3
+TOLERANCE = 2.2e-3
 """How far a step's line may miss it inside a cell."""
 EXACT_TO = 512
 """Sequences up to which waves of work make each number a case of its own."""

@@ -95,6 +95,6 @@ def test_even_stairs_are_not_taken_for_a_line(width, offset):
     def price(n, x):
         return 1.0 + 0.006 * np.floor((x + offset) / width) + 0 * n
 
-    surface = Surface(price, np.ones(1), 1, 5000, tolerance=2.5e-3)
+    surface = Surface(price, np.ones(1), 1, 5000, tolerance=2e-3)
     x = np.arange(1, 5001)
     assert read(surface, 1, x) == pytest.approx(price(1, x), rel=5e-3)  # steps are of 6e-3
