@@ -79,7 +79,7 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
         rich_help_panel=_FILES,
     )] = None,
     force: Annotated[bool, typer.Option(
-        "--force", metavar="", help="Begin anew in --out, overwrite --selection.",
+        "--force", metavar="", help="Begin anew where --out holds another sweep; overwrite --selection.",
         rich_help_panel=_FILES,
     )] = False,
     dask: Annotated[str | None, _text(
@@ -91,8 +91,8 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
 ) -> None:  # fmt: skip
     """Every combination of settings: time, throughput and memory as `estimate` gives them.
 
-    Each flag of a case takes a list (1,2,4), a range (1:256:x2 doubles, 0:1024:+128 adds), or
-    both; 1k is 1,024. Combinations that can't be run are counted by reason.
+    Each flag of a case takes a list (1,2,4), a range (1:256:x2, 0:1024:+128),
+    or both; 1k is 1,024. What can't be run is counted by reason.
     """
     wanted = {"hardware": hardware, "where": where, "best_by": best_by, "top": top, "per": per,
               "pareto": pareto}  # fmt: skip

@@ -41,7 +41,8 @@ class PrefillPrice:
     chunk: int | None = None
     """As of `Workload`."""
 
-    def _workload(self, sequences: Array, new: Array) -> Workload:
+    def workload(self, sequences: Array, new: Array) -> Workload:
+        """Of a replica's ``sequences`` with ``new`` tokens each."""
         return Workload(
             batch=self.plan.parallel.dp * sequences,
             prompt=new + self.cached,
@@ -55,7 +56,7 @@ class PrefillPrice:
         out = np.empty(len(sequences))
         for start in range(0, len(out), AT_ONCE):
             part = slice(start, start + AT_ONCE)
-            out[part] = self._priced(self._workload(sequences[part], new[part]))
+            out[part] = self._priced(self.workload(sequences[part], new[part]))
         return out
 
     def _priced(self, load: Workload) -> Quantity:
@@ -127,7 +128,7 @@ def _curves(price: PrefillPrice, sequences: Array, new: Array) -> Seconds:
 def _networks(price: PrefillPrice) -> list[Network]:
     """The model, and the net of a draft that reads the prompt too."""
     plan = price.plan
-    one = price._workload(np.ones(1), np.full(1, 16.0))
+    one = price.workload(np.ones(1), np.full(1, 16.0))
     kernels = prefill_phase(plan.model, one, plan, price.device, price.host).total.launches
     found = [Network(Pricer(plan.model, plan, price.device, price.host), _scalar(kernels))]
     draft = plan.draft
