@@ -79,8 +79,8 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
         rich_help_panel=_FILES,
     )] = None,
     force: Annotated[bool, typer.Option(
-        "--force", metavar="", help="Begin anew where --out holds another sweep; overwrite --selection.",
-        rich_help_panel=_FILES,
+        "--force", metavar="", rich_help_panel=_FILES,
+        help="Begin anew where --out holds another sweep; overwrite --selection.",
     )] = False,
     dask: Annotated[str | None, _text(
         "Address of a Dask scheduler whose workers make the parts of --out.", "--dask", _FILES,
