@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from perfmodel.planning.capacity.record import plan_record
     from perfmodel.planning.lever import Limits
     from perfmodel.planning.record import advice_record
+    from perfmodel.planning.sweep.answer import Swept, sweep, sweep_parts
+    from perfmodel.planning.sweep.fast import FastEstimate, fast_estimate
     from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop, Trace
     from perfmodel.serving.lengths import Lengths
     from perfmodel.serving.results import Simulation, simulation_record
@@ -47,6 +49,7 @@ _HOME = {
     "Demand": "perfmodel.serving.arrivals",
     "Deployment": "perfmodel.specs.deployment",
     "Estimate": "perfmodel.inference.estimate",
+    "FastEstimate": "perfmodel.planning.sweep.fast",
     "Hardware": "perfmodel.specs.hardware",
     "InputError": "perfmodel.errors",
     "Lengths": "perfmodel.serving.lengths",
@@ -64,6 +67,7 @@ _HOME = {
     "Simulation": "perfmodel.serving.results",
     "Speculation": "perfmodel.specs.speculation",
     "SteadyState": "perfmodel.serving.steady_state",
+    "Swept": "perfmodel.planning.sweep.answer",
     "Trace": "perfmodel.serving.arrivals",
     "Traffic": "perfmodel.specs.traffic",
     "UnknownNameError": "perfmodel.errors",
@@ -73,6 +77,7 @@ _HOME = {
     "count_parameters": "perfmodel.operators.parameters",
     "estimate": "perfmodel.inference.estimate",
     "estimate_record": "perfmodel.inference.record",
+    "fast_estimate": "perfmodel.planning.sweep.fast",
     "hardware_names": "perfmodel.specs.hardware",
     "load_hardware": "perfmodel.specs.hardware",
     "load_model": "perfmodel.specs.loading",
@@ -85,6 +90,8 @@ _HOME = {
     "simulate": "perfmodel.serving.serve",
     "simulation_record": "perfmodel.serving.results",
     "steady_state": "perfmodel.serving.steady_state",
+    "sweep": "perfmodel.planning.sweep.answer",
+    "sweep_parts": "perfmodel.planning.sweep.answer",
 }
 
 __all__ = [
@@ -94,6 +101,7 @@ __all__ = [
     "Demand",
     "Deployment",
     "Estimate",
+    "FastEstimate",
     "Hardware",
     "InputError",
     "Lengths",
@@ -111,6 +119,7 @@ __all__ = [
     "Simulation",
     "Speculation",
     "SteadyState",
+    "Swept",
     "Trace",
     "Traffic",
     "UnknownNameError",
@@ -121,6 +130,7 @@ __all__ = [
     "count_parameters",
     "estimate",
     "estimate_record",
+    "fast_estimate",
     "hardware_names",
     "load_hardware",
     "load_model",
@@ -133,6 +143,8 @@ __all__ = [
     "simulate",
     "simulation_record",
     "steady_state",
+    "sweep",
+    "sweep_parts",
 ]
 
 

@@ -16,6 +16,7 @@ COMMANDS = {
     "estimate": "Latency, throughput and memory of one deployment, and what limits them.",
     "roofline": "Every operator of prefill and decode under a device's roofs; a picture.",
     "plot": "Pictures: breakdown, batch, memory.",
+    "sweep": "Every combination of settings, millions of them: filtered, ranked, kept in files.",
     "advise": "What each optimisation gains on one deployment: ranked, with its price.",
     "report": "One self-contained HTML page: the answer, pictures, tables, sources.",
     "simulate": "What users see under load: latencies, queueing and throughput over time.",

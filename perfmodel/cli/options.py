@@ -17,6 +17,7 @@ import typer
 from pydantic_core import PydanticUndefined
 
 from perfmodel.cli.flags import (
+    CONTEXT,
     DEPLOYMENT,
     SPECULATION,
     WORKLOAD,
@@ -255,6 +256,31 @@ def takes_deployment(command: Callable[..., Answer]) -> Callable[..., Answer]:
         return {"deployment": _deployment(given)}
 
     return _flagged(command, _deployment_parameters(), {"deployment"}, built)
+
+
+def takes_axes(command: Callable[..., Answer]) -> Callable[..., Answer]:
+    """Give ``command(…, axes)`` the flags of both records, each with a list or range of values."""
+    flags = [*WORKLOAD, CONTEXT, *DEPLOYMENT]
+
+    def built(given: dict[str, Any]) -> dict[str, Any]:
+        said = {flag.field: given.pop(flag.field) for flag in flags}
+        return {"axes": {name: text for name, text in said.items() if text is not None}}
+
+    return _flagged(command, [_axis_parameter(flag) for flag in flags], {"axes"}, built)
+
+
+def axis_flag(field: str) -> str:
+    """The flag of an axis."""
+    names = {flag.field: flag.names[0] for flag in (*WORKLOAD, CONTEXT, *DEPLOYMENT)}
+    return names.get(field, f"--{field.replace('_', '-')}")
+
+
+def _axis_parameter(flag: Flag) -> inspect.Parameter:
+    option = typer.Option(*flag.names, help=flag.help, rich_help_panel=flag.panel, metavar="<list>")
+    kind = Annotated[str | None, option]
+    return inspect.Parameter(
+        flag.field, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind
+    )
 
 
 def _deployment_parameters(searched: frozenset[str] = frozenset()) -> list[inspect.Parameter]:
