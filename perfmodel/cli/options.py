@@ -134,7 +134,7 @@ PARSERS: dict[Any, tuple[Callable[[str], Any] | None, str]] = {
 """Parser and placeholder of a flag by its kind."""
 
 
-CONTEXT = "context"
+TYPED = "context"
 """The parameter by which typer says what was typed."""
 SEARCHED = frozenset(
     {"tp", "pp", "ep", "dp", "weights", "kv_cache", "max_num_seqs", "max_num_batched_tokens"}
@@ -232,7 +232,7 @@ def takes_stated_deployment(command: Callable[..., Answer]) -> Callable[..., Ans
     """
 
     def built(given: dict[str, Any]) -> dict[str, Any]:
-        context = given.pop(CONTEXT)
+        context = given.pop(TYPED)
         speculation = _speculation(given)
         stated = [f for f in DEPLOYMENT if _typed(context, f.field)]
         values = {f.field: given.pop(f.field) for f in DEPLOYMENT}
@@ -240,7 +240,7 @@ def takes_stated_deployment(command: Callable[..., Answer]) -> Callable[..., Ans
         more = {} if speculation is None else {"speculation": speculation}
         return {"deployment": _build(Deployment, tuple(stated), values, **more)}
 
-    context = inspect.Parameter(CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    context = inspect.Parameter(TYPED, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     return _flagged(command, [context, *_deployment_parameters(SEARCHED)], {"deployment"}, built)
 
 
