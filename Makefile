@@ -1,6 +1,6 @@
 # What developers run; PYTHON is the interpreter of an environment with perfmodel[dev].
 PYTHON ?= python
-BENCHMARKS = startup kernels sweep serving serving_engine cpu_chain
+BENCHMARKS = startup kernels sweep serving serving_engine workbook cpu_chain
 
 .PHONY: test check bench $(BENCHMARKS:%=bench-%)
 
