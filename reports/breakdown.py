@@ -21,8 +21,8 @@ from reports.figure import COLOURS, save, style
 
 SIZE = (9.0, 5.0)
 FILLS = (
-    (COLOURS[0], ""), (COLOURS[4], "//"), (COLOURS[2], ""), (COLOURS[1], "\\\\"),
-    (COLOURS[3], ""), (COLOURS[5], "xx"), ("0.8", ""), (COLOURS[5], ".."), ("0.35", ""),
+    (COLOURS[0], ""), (COLOURS[4], "//"), (COLOURS[5], ""), (COLOURS[1], "\\\\"),
+    (COLOURS[3], ""), (COLOURS[2], "xx"), ("0.82", ""), (COLOURS[4], ".."), ("0.1", ""),
 )  # fmt: skip
 """Colour and hatch of each group: neighbours differ in both, or in lightness."""
 THOUSAND = 1000
