@@ -11,19 +11,26 @@ from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.workload import Workload
 
 
+def overflow_text(result: Estimate) -> str | None:
+    """What doesn't fit and what would mend it; None where everything fits."""
+    memory = result.memory
+    if memory.fits:
+        return None
+    head = f"{result.model.name} on {result.hardware.name}: "
+    if float(memory.kv_room_bytes) <= 0 and not memory.max_sequences:
+        return f"{head}{_without_room(result)}"
+    return f"{head}{_too_much_cache(result)}"
+
+
 def refuse_overflow(result: Estimate) -> None:
     """Say what doesn't fit and what would mend it.
 
     Raises:
         CapacityError: where the batch doesn't fit.
     """
-    memory = result.memory
-    if memory.fits:
-        return
-    head = f"{result.model.name} on {result.hardware.name}: "
-    if float(memory.kv_room_bytes) <= 0 and not memory.max_sequences:
-        raise CapacityError(f"{head}{_without_room(result)}")
-    raise CapacityError(f"{head}{_too_much_cache(result)}")
+    text = overflow_text(result)
+    if text is not None:
+        raise CapacityError(text)
 
 
 def refuse_unfit(result: Estimate, deployment: Deployment) -> None:

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from perfmodel.cli.advise import duration
 from perfmodel.cli.lazy import HELP
-from perfmodel.cli.options import takes_cases
+from perfmodel.cli.options import duration, takes_cases
 from perfmodel.cli.output import print_json
 from perfmodel.cli.overflow import refuse_overflow, refuse_unfit
 from perfmodel.cli.pictures import OUTPUT, drawer, force_option, json_option, size_option

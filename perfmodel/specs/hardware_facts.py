@@ -41,9 +41,11 @@ class Fact:
 def label_of(group: str, name: str = "") -> str:
     """A group's key, or a field's with it, in words.
 
-    >>> label_of("peaks_tflops"), label_of("memory", "bandwidth_gb_s")
-    ('peaks', 'memory bandwidth')
+    >>> label_of("peaks_tflops"), label_of("memory", "l2_mb"), label_of("memory", "l2_gb_s")
+    ('peaks', 'memory l2', 'memory l2 bandwidth')
     """
+    if name.endswith("_gb_s") and not name.startswith("bandwidth"):
+        name = f"{name}_bandwidth"  # a size may have the same name
     return " ".join(UNIT_SUFFIX.sub("", f"{group}_{name}").replace("_", " ").split())
 
 

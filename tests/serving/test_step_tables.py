@@ -65,13 +65,7 @@ def tables(name: str) -> TabulatedSteps:
 def decode_s(pricer: Pricer, sequences: int, context: float) -> float:
     """A decode step from the groups as they are defined."""
     n = float(sequences)
-    tokens = n * pricer.width
-    seconds = (
-        pricer.exposed(*pricer.shared(tokens, n))
-        + pricer.head(tokens, n)
-        + pricer.decoding(n, context / n)
-        + pricer.serial_s(n)
-    )
+    seconds = pricer.fixed(n) + pricer.decoding(n, context / n)
     return float((1 + (pricer.stated_draft or 0)) * max(float(seconds), pricer.floor_s))
 
 
