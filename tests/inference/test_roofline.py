@@ -84,9 +84,7 @@ def test_nothing_lies_above_its_roof(batch, prompt, hardware, weights):
     for m in device.marks:
         if m.on_roof:
             compute = ceiling(device, m.arithmetic)
-            assert m.flops_per_s <= slack * min(
-                compute.datasheet, m.intensity * memory.datasheet
-            )
+            assert m.flops_per_s <= slack * min(compute.datasheet, m.intensity * memory.datasheet)
             assert m.flops_per_s <= slack * compute.attained.rate
             assert m.attained == pytest.approx(
                 m.flops_per_s / min(compute.datasheet, m.intensity * memory.datasheet), rel=0.02
