@@ -166,6 +166,7 @@ def test_what_nothing_does_is_one_line_and_status_2(name, how):
         (("--traffic", "nowhere.yaml"), ("nowhere.yaml",)),
         (("--rate", 5, "--weight-formats", ""), ("--weight-formats", "auto,fp8")),
         (("--rate", 5, "--disaggregate", "0:1"), ("--disaggregate", "0")),
+        (("--rate", 5, "--disaggregate", "1:1", "--aggregated"), ("--aggregated", "leave one out")),
         (("--rate", 5, "--engine", "vlmm"), ("--engine", "vlmm", "known", "vllm")),
         (("--rate", 5, "--stack", "nope"), ("--stack", "nope")),
         (("--rate", 5, "--tp", 3), ("--tp", "3", "doesn't divide")),
