@@ -187,7 +187,7 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
     serving = Serving(scheduler, prefix_caching, disaggregate=disaggregate)
     files = PlanFiles(xlsx, csv, parquet)
     files.check(force=force)
-    check_emit(emit, deployment)
+    check_emit(emit, deployment, scheduler)
     with progress_stages() as progress:
         found = plan(
             model, hardware, asked.made(), deployment, rules, serving=serving, progress=progress
