@@ -23,7 +23,7 @@ from perfmodel.cli.plan_launch import check_emit, launch_of_best, script_of
 from perfmodel.cli.plan_text import infeasible, note_lines, print_answer
 from perfmodel.cli.progress import progress_stages
 from perfmodel.cli.simulate_demand import pools
-from perfmodel.errors import CapacityError
+from perfmodel.errors import CapacityError, InputError
 from perfmodel.planning.capacity.answer import Plan
 from perfmodel.planning.capacity.plan import plan
 from perfmodel.planning.capacity.question import Rules
@@ -181,10 +181,14 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
         weights=weight_formats or (), kv_cache=kv_formats or (), disaggregated=not aggregated,
         confirm=confirm, seed=seed,
     )  # fmt: skip
+    if aggregated and disaggregate:
+        raise InputError(
+            "--aggregated: not with --disaggregate, which asks for pools: leave one out"
+        )
     serving = Serving(scheduler, prefix_caching, disaggregate=disaggregate)
     files = PlanFiles(xlsx, csv, parquet, plot)
     files.check(force=force)
-    check_emit(emit, deployment)
+    check_emit(emit, deployment, scheduler)
     with progress_stages() as progress:
         found = plan(
             model, hardware, asked.made(), deployment, rules, serving=serving, progress=progress

@@ -62,8 +62,15 @@ def price(text: str) -> tuple[str, float]:
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """Names separated by commas."""
-    return tuple(part.strip() for part in str(text).split(",") if part.strip())
+    """Names separated by commas.
+
+    Raises:
+        BadParameter: there is none.
+    """
+    names = tuple(part.strip() for part in str(text).split(",") if part.strip())
+    if not names:
+        raise typer.BadParameter("names are needed, such as auto,fp8")
+    return names
 
 
 def prices(pairs: list[tuple[str, float]] | None) -> dict[str, float]:
@@ -101,10 +108,10 @@ class Stated:
                 raise InputError(
                     f"{FLAGS[name]}: the classes of --traffic say it; leave it out, or the file"
                 )
-        read = load_traffic(self.traffic)
+        _built(Traffic, {"rate": 1.0} | given)  # a wrong flag is named as such, not as the file's
+        read = load_traffic(self.traffic, given)
         parts_of(read, str(self.traffic))
-        fields = {name: getattr(read, name) for name in Traffic.model_fields}
-        return _built(Traffic, fields | given)
+        return read
 
     def _of_flags(self, given: dict[str, Any]) -> Traffic:
         if "rate" not in given:

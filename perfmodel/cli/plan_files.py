@@ -15,6 +15,7 @@ from perfmodel.planning.capacity.answer import Plan
 
 PANEL = "Output"
 XLSX = ".xlsx"
+SUFFIXES = (XLSX, ".csv", ".parquet")
 WANTED: dict[str, tuple[str, str]] = {
     "xlsx": ("<file>", "A workbook with live formulas: change traffic, service levels or prices, "
              "and fleets and cost follow."),
@@ -69,6 +70,7 @@ class PlanFiles:
         if self.xlsx is not None:
             check_free(self.xlsx, (XLSX,), force=force)
         for path, suffix in self._tables():
+            _check_suffix(path, suffix)
             check_tables(path, suffix, force=force)
 
     def write(self, plan: Plan) -> None:
@@ -95,6 +97,19 @@ class PlanFiles:
     def _tables(self) -> list[tuple[Path, str]]:
         given = ((self.csv, ".csv"), (self.parquet, ".parquet"))
         return [(path, suffix) for path, suffix in given if path is not None]
+
+
+def _check_suffix(path: Path, suffix: str) -> None:
+    """A folder called like another flag's file is a slip, or that very file.
+
+    Raises:
+        InputError: names the path and what would do.
+    """
+    own = path.suffix.lower()
+    if own != suffix and own in SUFFIXES:
+        raise InputError(
+            f"{path}: --{suffix[1:]} writes no {own}: name it with {suffix}, or a folder"
+        )
 
 
 def _imported(files: PlanFiles) -> None:

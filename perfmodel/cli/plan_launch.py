@@ -7,6 +7,7 @@ from pathlib import Path
 
 from perfmodel.errors import InputError
 from perfmodel.planning.capacity.answer import Plan
+from perfmodel.planning.capacity.notes import BENCHMARKED
 from perfmodel.planning.capacity.requests import parts_of
 from perfmodel.planning.launch.emit import launch_of, preset_of
 from perfmodel.planning.launch.launch import Launch
@@ -16,17 +17,24 @@ from perfmodel.specs.engine import load_engine
 from perfmodel.specs.loading import model_names
 
 
-def check_emit(engine: str | None, deployment: Deployment) -> None:
+def check_emit(engine: str | None, deployment: Deployment, scheduler: str | None = None) -> None:
     """Say before the work that the command would be another engine's than the numbers.
 
     Raises:
-        InputError: an unknown engine, or one that the deployment isn't planned for.
+        InputError: an unknown engine, one that the deployment isn't planned for, or a preset that
+            runs batches as a benchmark did, where the command starts a server.
     """
     if engine is None:
         return
-    preset, planned = preset_of(engine), load_engine(deployment.engine).name
-    if not planned.startswith(engine):
-        raise InputError(f"--emit {engine}: the plan is for {planned}; give --engine {preset}")
+    preset, planned = preset_of(engine), load_engine(deployment.engine)
+    if not planned.name.startswith(engine):
+        raise InputError(f"--emit {engine}: the plan is for {planned.name}; give --engine {preset}")
+    policy = scheduler or (planned.scheduler.policy if planned.scheduler else None)
+    if policy in BENCHMARKED:
+        raise InputError(
+            f"--emit {engine}: the plan is for {policy} batches, and the command starts a server "
+            f"that takes requests into running ones; give --engine {preset}, or another --scheduler"
+        )
 
 
 def launch_of_best(found: Plan, engine: str, model: str, asked: Serving) -> Launch:

@@ -97,10 +97,15 @@ def note_lines(plan: Plan, *, everything: bool) -> Iterator[str]:
 
 
 def infeasible(plan: Plan) -> str:
-    """One line for a plan without choices: the first limit that fails, and what would do."""
+    """One line for a plan without choices: the first limit that fails, and what would do.
+
+    Where a flag can't be met by any deployment, none is nearest: the flag is what is wrong.
+    """
     near = plan.nearest
     if near is None:
         return f"{plan.model.name}: no deployment was found"
+    if near.limit.startswith("--"):
+        return f"{near.limit}; {near.would_do}"
     return (
         f"{plan.model.name}: none of {whole(plan.considered)} deployments does; nearest is "
         f"{near.hardware} ({near.label}), which fails by {near.limit}; would do: {near.would_do}"

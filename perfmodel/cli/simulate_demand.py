@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from perfmodel.cli.options import whole_number
+from perfmodel.cli.options import positive
 from perfmodel.cli.text import digits, whole
 from perfmodel.errors import InputError
 from perfmodel.serving.arrivals import (
@@ -34,7 +34,7 @@ def pools(text: str) -> tuple[int, int]:
     parts = str(text).split(":")
     if len(parts) != 2:
         raise typer.BadParameter(f"{str(text)[:40]!r} is no pair of instances such as 2:1")
-    return whole_number(parts[0]), whole_number(parts[1])
+    return positive(parts[0]), positive(parts[1])
 
 
 @dataclass(frozen=True, slots=True)

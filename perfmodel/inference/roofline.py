@@ -24,7 +24,7 @@ from perfmodel.inference.phase import OperatorCost
 from perfmodel.operators.record import Phase as PhaseName
 from perfmodel.operators.record import Shape
 from perfmodel.specs.deployment import Deployment
-from perfmodel.specs.hardware import Hardware
+from perfmodel.specs.hardware import Hardware, load_hardware
 from perfmodel.specs.model import Model
 from perfmodel.specs.workload import Workload
 
@@ -164,16 +164,21 @@ def roofline(
         roofline_only: the datasheet's roof, without calibration: every operator lies on it.
 
     Raises:
-        InputError: as `estimate`; no hardware; or a workload with more than one array.
+        InputError: as `estimate`; no hardware, or one twice; more than one array.
     """
     several = [hardware] if isinstance(hardware, Hardware | str | os.PathLike) else list(hardware)
     if not several:
         raise InputError("hardware: name at least one")
+    kinds = [one if isinstance(one, Hardware) else load_hardware(one) for one in several]
+    names = [kind.name for kind in kinds]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"--hardware: {name} is given twice: leave one out, or rename it")
     workload = Workload() if workload is None else workload
     path = path_of(workload)
     settings = getattr(workload, path or "batch")
     devices = []
-    for one in several:
+    for one in kinds:
         result = estimate(model, one, workload, deployment, roofline_only=roofline_only)
         model = result.model if isinstance(model, Model) else model
         devices.append(_device(result))

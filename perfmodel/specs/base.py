@@ -68,12 +68,19 @@ def first_fault(error: ValidationError) -> tuple[str, str]:
     first = faults[0]
     context = first.get("ctx", {})
     field = ".".join(str(part) for part in first["loc"]) or str(context.get("field", ""))
-    message = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    message = _plain(first["msg"])
     value = first.get("input")
     told = isinstance(value, Mapping | BaseModel) or _shown(value) in message
     shown = "" if told else f" (got {_shown(value)})"
     more = f"; and {len(faults) - 1} more fault(s)" if len(faults) > 1 else ""
     return field, f"{message}{shown}{more}"
+
+
+def _plain(message: str) -> str:
+    """Pydantic's sentence in the house's words."""
+    if message == "Field required":
+        return "is missing; add it"
+    return message.removeprefix("Value error, ").replace("Input should be", "must be")
 
 
 def describe(error: ValidationError) -> str:

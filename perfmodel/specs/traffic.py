@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field, field_validator
@@ -27,6 +28,22 @@ def _tokens(value: object) -> object:
 
 Tokens = Annotated[str | int, BeforeValidator(_tokens)]
 
+LONGEST_NAME = 60
+"""Characters of a class's name: it stands in lines, columns and headings."""
+
+
+def _name(value: object) -> object:
+    if isinstance(value, str) and not (
+        value.strip() and value.isprintable() and len(value) <= LONGEST_NAME
+    ):
+        raise PydanticCustomError(
+            "name", f"a name of 1 to {LONGEST_NAME} printable characters on one line is needed"
+        )
+    return value
+
+
+ClassName = Annotated[str, BeforeValidator(_name)]
+
 Built = TypeVar("Built", bound=Case)
 SECONDS = "; write seconds as a number, such as 0.5"
 
@@ -45,7 +62,7 @@ class ServiceLevel(Case):
 class RequestClass(Case):
     """Requests alike: their share of the traffic, their lengths, what is promised to them."""
 
-    name: str = "all"
+    name: ClassName = "all"
     share: Positive = 1.0
     """Part of the requests, as a weight: shares are divided by their sum."""
     prompt: Tokens = 1024
@@ -94,8 +111,8 @@ class Traffic(Case):
         return tuple(c.share / total for c in self.classes)
 
 
-def load_traffic(path: str | os.PathLike[str]) -> Traffic:
-    """Traffic of a YAML file.
+def load_traffic(path: str | os.PathLike[str], changed: Mapping[str, Any] | None = None) -> Traffic:
+    """Traffic of a YAML file; fields of ``changed`` stand in place of the file's.
 
     Raises:
         InputError: one line that names the file, the field and what is wrong.
@@ -104,7 +121,7 @@ def load_traffic(path: str | os.PathLike[str]) -> Traffic:
     data = read_yaml(where)
     if "classes" in data:
         data = data | {"classes": _classes(data["classes"], f"{where}: classes")}
-    return _made(Traffic, data, f"{where}: ")
+    return _made(Traffic, data | dict(changed or {}), f"{where}: ")
 
 
 def _classes(listed: object, where: str) -> tuple[RequestClass, ...]:

@@ -141,7 +141,7 @@ def parse_yaml(text: str, where: str) -> dict[str, Any]:
     except ValueError as error:  # 0x_
         raise InputError(f"{shown}: a number can't be read: {one_line(str(error))}") from None
     if data is None:
-        raise InputError(f"{shown}: is empty; a profile begins with `name:`")
+        raise InputError(f"{shown}: is empty; write `key: value` lines")
     if not isinstance(data, dict):
         kind = "list" if isinstance(data, list) else "single value"
         raise InputError(f"{shown}: the top level is a {kind}; write `key: value` lines")

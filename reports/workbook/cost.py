@@ -9,7 +9,7 @@ from reports.workbook.cells import Column, Formula, Place, Scalar
 from reports.workbook.loads import Loads
 from reports.workbook.months import Months
 from reports.workbook.page import Axis, Chart, Page, Series
-from reports.workbook.styles import BLUE, COLOURS, GREEN, MARKS, ORANGE
+from reports.workbook.styles import BLUE, GREEN, ORANGE, look
 
 SHEET = "Cost"
 TOP, CHART_ROWS = 3, 22
@@ -161,7 +161,7 @@ def _by_speed(capacity: Capacity, fronts: Place, points: int, row: int) -> Chart
             capacity.place.away(number, "label"),
             fronts.span(f"speed_{number + 1}", 0, points - 1),
             fronts.span(f"usd_{number + 1}", 0, points - 1),
-            COLOURS[number % len(COLOURS)], mark=MARKS[number % len(MARKS)],
+            look(number)[0], mark=look(number)[1],
         )
         for number in range(len(capacity.sized))
     )  # fmt: skip

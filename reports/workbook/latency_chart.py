@@ -6,7 +6,7 @@ from reports.workbook.case import Case
 from reports.workbook.latency import Latency
 from reports.workbook.page import Axis, Chart, Page, Series
 from reports.workbook.picked import Picked, PickedColumn
-from reports.workbook.styles import COLOURS, MARKS
+from reports.workbook.styles import look
 
 SHEET = "Latency chart"
 TOP, CHART_ROWS, LEFT = 3, 24, 13
@@ -44,8 +44,7 @@ def latency_chart_page(case: Case, latency: Latency) -> Page:
     for number, (key, title) in enumerate(kinds):
         series = tuple(
             Series(f"{tokens:,}-token prompts", data.span(f"batch_{prompt}"),
-                   data.span(f"{key}_{prompt}"), COLOURS[prompt % len(COLOURS)],
-                   mark=MARKS[prompt % len(MARKS)])
+                   data.span(f"{key}_{prompt}"), look(prompt)[0], mark=look(prompt)[1])
             for prompt, tokens in enumerate(case.facts[0].prompts)
         )  # fmt: skip
         page.charts.append(Chart(

@@ -10,6 +10,14 @@ BLUE, ORANGE, GREEN, PINK, SKY, YELLOW = (
 """Okabe and Ito's colours, which colour-blind readers tell apart."""
 COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, YELLOW)
 MARKS = ("circle", "square", "diamond", "triangle", "x", "plus")
+
+
+def look(number: int) -> tuple[str, str]:
+    """Colour and mark of a curve among others: no two of the first 36 share both."""
+    turn = number // len(COLOURS)
+    return COLOURS[number % len(COLOURS)], MARKS[(number + turn) % len(MARKS)]
+
+
 GREY, PALE = "#595959", "#F2F2F2"
 INK = "#1F3864"
 INPUT = "*"

@@ -60,6 +60,9 @@ WRONG = {
     ),
     "text for a share": ((*OK, "--gpu-memory-utilization", "x"), "'x' is no number"),
     "json and explain": ((*OK, "--json", "--explain", "memory"), "--explain memory"),
+    "roofline of one device twice": (
+        ("roofline", "qwen2.5-0.5b", "-H", "l4", "-H", "l4"), "l4 is given twice",
+    ),
     "empty model": (("estimate", "", "-H", "h100-sxm"), "the name is empty"),
     "empty hardware": (("estimate", "llama-3.1-8b", "-H", ""), "the name is empty"),
     "folder for hardware": (("estimate", "llama-3.1-8b", "-H", str(ROOT)), "is a folder"),

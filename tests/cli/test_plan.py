@@ -164,6 +164,12 @@ def test_what_nothing_does_is_one_line_and_status_2(name, how):
         (("--rate", 5, "--tp", 0), ("--tp",)),
         (("--rate", 5, "--acceptance", 0.7), ("--acceptance", "--speculative-method")),
         (("--traffic", "nowhere.yaml"), ("nowhere.yaml",)),
+        (("--rate", 5, "--weight-formats", ""), ("--weight-formats", "auto,fp8")),
+        (("--rate", 5, "--disaggregate", "0:1"), ("--disaggregate", "0")),
+        (("--rate", 5, "--disaggregate", "1:1", "--aggregated"), ("--aggregated", "leave one out")),
+        (("--rate", 5, "--engine", "vlmm"), ("--engine", "vlmm", "known", "vllm")),
+        (("--rate", 5, "--stack", "nope"), ("--stack", "nope")),
+        (("--rate", 5, "--tp", 3), ("--tp", "3", "doesn't divide")),
     ],
 )
 def test_nonsense_is_refused_on_one_line(arguments, words):
@@ -172,6 +178,7 @@ def test_nonsense_is_refused_on_one_line(arguments, words):
     assert ran.out == ""
     assert ran.err.count("\n") == 1
     assert all(word in ran.err for word in words), ran.err
+    assert "nearest" not in ran.err
 
 
 @pytest.mark.parametrize("flag", [("--prompt", 5), ("--ttft", 1), ("--prefix-tokens", 3)])
@@ -180,6 +187,14 @@ def test_a_file_of_classes_excludes_what_describes_one(flag, classes):
     assert ran.status == 2
     assert flag[0] in ran.err
     assert "--traffic" in ran.err
+
+
+def test_the_rate_may_come_from_the_flag_alone(classes):
+    classes.write_text(classes.read_text().removeprefix("rate: 20\n"))
+    ran = perfmodel(*CASE, "--traffic", classes, *FIXED, "--rate", 30, "--json")
+    assert ran.record["traffic"]["rate"] == 30
+    wrong = perfmodel(*CASE, "--traffic", classes, "--rate", 0)
+    assert wrong.err.startswith("perfmodel: --rate: ")
 
 
 def test_bad_yaml_names_file_and_field(tmp_path):

@@ -44,3 +44,15 @@ def test_other_engines_are_refused_before_the_work(flags, says):
     assert (answer.status, answer.out) == (2, "")
     assert says in answer.err
     assert answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("--engine", "trtllm", "--emit", "trtllm"), ("--scheduler", "static", "--emit", "vllm")],
+)
+def test_no_server_is_started_for_a_plan_of_static_batches(flags):
+    """The numbers would be those of another way to batch than the command's."""
+    answer = perfmodel(*PLAN, *flags)
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err.count("\n") == 1
+    assert all(word in answer.err for word in ("--emit", "static", "--engine", "--scheduler"))

@@ -52,7 +52,8 @@ def test_what_is_there_is_kept(made, flag, name):
 
 
 @pytest.mark.parametrize(("flag", "name"), [("--xlsx", "p.csv"), ("--xlsx", "no/p.xlsx"),
-                                            ("--csv", "no/such")])  # fmt: skip
+                                            ("--csv", "no/such"), ("--csv", "p.parquet"),
+                                            ("--parquet", "p.xlsx")])  # fmt: skip
 def test_a_path_that_wont_do_is_said_before_the_work(tmp_path, flag, name):
     said = perfmodel(*CASE, flag, tmp_path / name)
     assert (said.status, said.out) == (2, "")

@@ -53,7 +53,11 @@ def test_a_rate_alone_is_one_class_of_the_defaults(write):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("percentile: 90\n", ("rate",)),
+        ("percentile: 90\n", ("rate", "missing")),
+        ("", ("empty", "key: value")),
+        ('rate: 5\nclasses:\n  - {name: " "}\n', ("classes.0.name", "printable")),
+        ('rate: 5\nclasses:\n  - {name: "a\\nb"}\n', ("classes.0.name", "one line")),
+        (f"rate: 5\nclasses:\n  - {{name: {'x' * 61}}}\n", ("classes.0.name", "60")),
         ("rate: 0\n", ("rate", "greater than 0")),
         ("rate: .inf\n", ("rate", "finite")),
         ("rate: 5\nrates: 4\n", ("rates", "known: rate")),
