@@ -78,8 +78,8 @@ ENGINES: dict[tuple[str, str], ServedEngine] = {
         "trtllm-2025", "TensorRT-LLM"
     ),
     ("sglang-largeep", "SGLang"): ServedEngine("sglang", "SGLang"),
-    # 0.14 is the C++ runtime of the preset's static batches, here with in-flight batching.
-    ("trtllm-maxload-v0.14", "TensorRT-LLM"): ServedEngine("trtllm", "TensorRT-LLM", CHUNKED),
+    # Not `trtllm`: its numbers are of 2023, before XQA kernels of 8-bit caches.
+    ("trtllm-maxload-v0.14", "TensorRT-LLM"): ServedEngine("trtllm-2025", "TensorRT-LLM", CHUNKED),
     ("trtllm-maxload-v1.0", "TensorRT-LLM (PyTorch backend)"): ServedEngine(
         "trtllm-2025", "TensorRT-LLM", CHUNKED
     ),

@@ -74,7 +74,7 @@ def settings_of(row: Row) -> Settings:
     if row.source == "trtllm-maxload-v1.0":
         return Settings(gpu_memory_utilization=0.95, graph_batch=8192, overlapped=True)
     if row.source == "trtllm-maxload-v0.14":
-        return Settings(4096, 8192)
+        return Settings(4096, 8192, graph_batch=8192)
     if row.source == "trtllm-deepseek":
         return _deepseek(row)
     found: dict[str, int | float] = {}
