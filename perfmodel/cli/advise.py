@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ import typer
 from perfmodel.cli import advise_tables as tables
 from perfmodel.cli.estimate import print_head
 from perfmodel.cli.lazy import HELP
-from perfmodel.cli.options import takes_case, whole_number
+from perfmodel.cli.options import duration, positive, takes_case
 from perfmodel.cli.output import console, print_csv, print_json, print_table
 from perfmodel.errors import CapacityError, InputError
 from perfmodel.planning.advice import Advice, advise
@@ -22,40 +21,11 @@ from perfmodel.planning.lever import Limits
 from perfmodel.planning.record import advice_record, advice_rows
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.workload import Workload
-from perfmodel.units import MILLISECOND
 
 app = typer.Typer(add_completion=False, context_settings=HELP)
 By = Literal["ttft", "tpot", "throughput", "memory", "cost"]
 QUIET_S = 1.5
 """Seconds before progress is shown."""
-
-
-def duration(text: str) -> float:
-    """Seconds of a time as typed: ``0.5``, ``0.5s`` or ``500ms``.
-
-    Raises:
-        BadParameter: names the text.
-
-    >>> duration("500ms"), duration("2 s")
-    (0.5, 2.0)
-    """
-    found = re.fullmatch(r"\s*(\d*\.?\d+(?:e[+-]?\d+)?)\s*(ms|s)?\s*", str(text))
-    value = float(found[1]) if found else 0.0
-    if found is None or not 0 < value < 1e9:
-        raise typer.BadParameter(f"{str(text)[:40]!r} is no time, such as 0.5 or 500ms")
-    return value * MILLISECOND if found[2] == "ms" else value
-
-
-def positive(text: str) -> int:
-    """A whole number from 1 on.
-
-    Raises:
-        BadParameter: names the text.
-    """
-    value = whole_number(text)
-    if value < 1:
-        raise typer.BadParameter(f"{value} is less than 1")
-    return value
 
 
 @contextmanager

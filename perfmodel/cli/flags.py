@@ -47,6 +47,10 @@ WORKLOAD = (
         "Tokens of a sequence per prefill step (default: all at once).", _CASE,
     ),
 )  # fmt: skip
+CONTEXT = _flag(
+    "context", "--context -c", int, "Prompt and output together, instead of --prompt.", _CASE
+)
+"""Only where lists of values are taken."""
 LAYOUT = (
     _flag("tp", "--tp --tensor-parallel-size", int, "Tensor-parallel ranks.", _LAYOUT),
     _flag("pp", "--pp --pipeline-parallel-size", int, "Pipeline stages.", _LAYOUT),
@@ -193,6 +197,10 @@ DEPLOYMENT = LAYOUT + FORMATTING + CACHE + ENGINE
 
 class Rates:
     """The kind of a flag that takes a rate, or one per depth separated by commas."""
+
+
+class Counts:
+    """The kind of a flag that takes a whole number, or several separated by commas."""
 
 
 class Branching:

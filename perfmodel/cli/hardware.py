@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -11,10 +10,10 @@ import typer
 
 from perfmodel.cli.lazy import HELP
 from perfmodel.cli.output import console, print_json, table
-from perfmodel.cli.text import binary, digits, exact, si
+from perfmodel.cli.text import binary, digits, si
 from perfmodel.specs.hardware import Hardware, hardware_names, load_hardware
 from perfmodel.specs.hardware_checks import check_hardware
-from perfmodel.specs.hardware_schema import unit, walk
+from perfmodel.specs.hardware_facts import hardware_facts, label_of
 from perfmodel.units import GIGA, TERA
 
 app = typer.Typer(
@@ -70,38 +69,10 @@ def list_hardware(as_json: Json = False) -> None:
     console().print(made)
 
 
-UNIT_SUFFIX = re.compile(r"_(usd_per_hour|tflops|gb_s|gb|gib|mb|kb|mhz|w)(?=_|$)")
-"""The unit in a key, which stands beside the figure instead."""
-
-
-def _label(group: str, name: str) -> str:
-    """``memory.bandwidth_gb_s`` in words."""
-    return " ".join(UNIT_SUFFIX.sub("", f"{group}_{name}").replace("_", " ").split())
-
-
-def _figure(value: Any, unit_name: str) -> str:
-    if not isinstance(value, int | float):
-        return str(value)
-    shown_unit = "" if unit_name in {"", "–"} else f" {unit_name}"
-    return f"{exact(value)}{shown_unit}"
-
-
-def _figures(hardware: Hardware) -> Iterator[tuple[str, str, str]]:
+def _rows(hardware: Hardware) -> Iterator[tuple[str, str, str]]:
     """Label, figure with its unit, and ``recalled`` or nothing, for each fact of a profile."""
-    units = {key: unit(field) for key, field in walk(Hardware)}
-    profile = hardware.model_dump(mode="json", by_alias=True, exclude_none=True)
-    for name in ("vendor", "architecture", "compute_capability", "year"):
-        if name in profile:
-            note = "recalled" if name in hardware.recalled else ""
-            yield name.replace("_", " "), str(profile[name]), note
-    for group, fields in profile.items():
-        if not isinstance(fields, dict):
-            continue
-        recalled = set(fields.get("recalled", []))
-        for name, value in fields.items():
-            if name not in {"source", "recalled"}:
-                figure = _figure(value, units.get(f"{group}.{name}", ""))
-                yield _label(group, name), figure, "recalled" if name in recalled else ""
+    for fact in hardware_facts(hardware):
+        yield fact.label, fact.shown, "recalled" if fact.recalled else ""
     bf16 = hardware.peak("bf16")
     if bf16 is not None:
         yield "ridge point in bf16", si(bf16 / hardware.memory_bandwidth, "FLOP/B"), ""
@@ -110,7 +81,7 @@ def _figures(hardware: Hardware) -> Iterator[tuple[str, str, str]]:
 def _show(hardware: Hardware) -> None:
     made = table(hardware.title or hardware.name, [("", "left"), ("", "right"), ("", "left")])
     made.show_header = False
-    for row in _figures(hardware):
+    for row in _rows(hardware):
         made.add_row(*row)
     out = console()
     out.print(made)
@@ -122,7 +93,7 @@ def _show(hardware: Hardware) -> None:
     for group in type(hardware).model_fields:
         source = getattr(getattr(hardware, group), "source", None)
         if source:
-            paragraph(f"{_label(group, '')}: {source}", "  ")
+            paragraph(f"{label_of(group)}: {source}", "  ")
     if hardware.notes:
         paragraph(f"Note: {hardware.notes}", "")
 

@@ -14,8 +14,13 @@ from perfmodel.errors import UnknownNameError
 HELP = {"help_option_names": ["-h", "--help"]}
 COMMANDS = {
     "estimate": "Latency, throughput and memory of one deployment, and what limits them.",
+    "roofline": "Every operator of prefill and decode under a device's roofs; a picture.",
+    "plot": "Pictures: breakdown, batch, memory.",
+    "sweep": "Every combination of settings, millions of them: filtered, ranked, kept in files.",
     "advise": "What each optimisation gains on one deployment: ranked, with its price.",
+    "report": "One self-contained HTML page: the answer, pictures, tables, sources.",
     "simulate": "What users see under load: latencies, queueing and throughput over time.",
+    "plan": "How many GPUs of which kind a traffic needs at its service levels, at what cost.",
     "calibrate": "Measure kernels on a device and fit their models: run.",
     "models": "Models that perfmodel knows: list, show.",
     "hardware": "Accelerators that perfmodel knows: list, show, check.",

@@ -9,16 +9,20 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
+import numpy as np
 import typer
 from pydantic_core import PydanticUndefined
 
 from perfmodel.cli.flags import (
+    CONTEXT,
     DEPLOYMENT,
     SPECULATION,
     WORKLOAD,
     Branching,
+    Counts,
     Flag,
     Rates,
 )
@@ -27,6 +31,7 @@ from perfmodel.specs.base import Case, FieldError
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.speculation import Speculation
 from perfmodel.specs.workload import Workload
+from perfmodel.units import MILLISECOND
 
 Answer = TypeVar("Answer")
 Built = TypeVar("Built", bound=Case)
@@ -47,6 +52,16 @@ def whole_number(text: str) -> int:
         raise typer.BadParameter(f"{said[:40]!r} is no whole number") from None
 
 
+def counts(text: Any) -> int | np.ndarray[Any, Any]:
+    """A whole number, or several separated by commas as an array.
+
+    Raises:
+        BadParameter: names what is none.
+    """
+    parts = [whole_number(part.strip()) for part in str(text).split(",")]
+    return parts[0] if len(parts) == 1 else np.asarray(parts)
+
+
 def number(text: str) -> float:
     """A number as typed.
 
@@ -57,6 +72,34 @@ def number(text: str) -> float:
         return float(str(text))
     except ValueError:
         raise typer.BadParameter(f"{str(text)[:40]!r} is no number") from None
+
+
+def duration(text: str) -> float:
+    """Seconds of a time as typed: ``0.5``, ``0.5s`` or ``500ms``.
+
+    Raises:
+        BadParameter: names the text.
+
+    >>> duration("500ms"), duration("2 s")
+    (0.5, 2.0)
+    """
+    found = re.fullmatch(r"\s*(\d*\.?\d+(?:e[+-]?\d+)?)\s*(ms|s)?\s*", str(text))
+    value = float(found[1]) if found else 0.0
+    if found is None or not 0 < value < 1e9:
+        raise typer.BadParameter(f"{str(text)[:40]!r} is no time, such as 0.5 or 500ms")
+    return value * MILLISECOND if found[2] == "ms" else value
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on.
+
+    Raises:
+        BadParameter: names the text.
+    """
+    value = whole_number(text)
+    if value < 1:
+        raise typer.BadParameter(f"{value} is less than 1")
+    return value
 
 
 def rates(text: str) -> float | tuple[float, ...]:
@@ -84,17 +127,26 @@ PARSERS: dict[Any, tuple[Callable[[str], Any] | None, str]] = {
     float: (number, "<float>"),
     float | None: (number, "<float>"),
     bool: (None, ""),
+    Counts: (counts, "<ints>"),
     Rates | None: (rates, "<floats>"),
     Branching | None: (branching, "<ints>"),
 }
 """Parser and placeholder of a flag by its kind."""
 
 
+TYPED = "context"
+"""The parameter by which typer says what was typed."""
+SEARCHED = frozenset(
+    {"tp", "pp", "ep", "dp", "weights", "kv_cache", "max_num_seqs", "max_num_batched_tokens"}
+)
+"""Fields that a search varies unless they are typed."""
 NESTED = "speculation_"
 """Before the parameters of the record inside a deployment, whose fields have names of their own."""
 
 
-def _parameter(flag: Flag, record: type[Case], prefix: str = "") -> inspect.Parameter:
+def _parameter(
+    flag: Flag, record: type[Case], prefix: str = "", shown: str | None = None
+) -> inspect.Parameter:
     default = record.model_fields[flag.field].get_default()
     default = None if default is PydanticUndefined else default
     parser, metavar = PARSERS.get(flag.kind, (None, "<str>"))
@@ -102,7 +154,7 @@ def _parameter(flag: Flag, record: type[Case], prefix: str = "") -> inspect.Para
         *flag.names,
         help=flag.help,
         rich_help_panel=flag.panel,
-        show_default=default is not None,
+        show_default=shown or default is not None,
         parser=parser,
         metavar=metavar,
     )
@@ -148,13 +200,53 @@ def _speculation(given: dict[str, Any]) -> Speculation | None:
 
 def takes_case(command: Callable[..., Answer]) -> Callable[..., Answer]:
     """Give ``command(…, workload, deployment)`` the flags of both records instead."""
+    return takes_cases()(command)
+
+
+def takes_cases(*several: str) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+    """`takes_case`, where the flags of the fields ``several`` take a list too."""
+
+    def decorate(command: Callable[..., Answer]) -> Callable[..., Answer]:
+        def built(given: dict[str, Any]) -> dict[str, Any]:
+            workload = _build(Workload, WORKLOAD, given)
+            return {"workload": workload, "deployment": _deployment(given)}
+
+        flags = [_parameter(_listed(flag, several), Workload) for flag in WORKLOAD]
+        shared = [*flags, *_deployment_parameters()]
+        return _flagged(command, shared, {"workload", "deployment"}, built)
+
+    return decorate
+
+
+def _listed(flag: Flag, several: tuple[str, ...]) -> Flag:
+    """A flag that takes several numbers, separated by commas."""
+    if flag.field not in several:
+        return flag
+    return replace(flag, kind=Counts, help=f"{flag.help.rstrip('.')}; or several: 1,8,64.")
+
+
+def takes_stated_deployment(command: Callable[..., Answer]) -> Callable[..., Answer]:
+    """The same, the deployment made of the typed flags alone: its ``model_fields_set`` says which.
+
+    A search keeps those, and tries others than the defaults for the rest.
+    """
 
     def built(given: dict[str, Any]) -> dict[str, Any]:
-        workload = _build(Workload, WORKLOAD, given)
-        return {"workload": workload, "deployment": _deployment(given)}
+        context = given.pop(TYPED)
+        speculation = _speculation(given)
+        stated = [f for f in DEPLOYMENT if _typed(context, f.field)]
+        values = {f.field: given.pop(f.field) for f in DEPLOYMENT}
+        values = {f.field: values[f.field] for f in stated}
+        more = {} if speculation is None else {"speculation": speculation}
+        return {"deployment": _build(Deployment, tuple(stated), values, **more)}
 
-    flags = [_parameter(flag, Workload) for flag in WORKLOAD]
-    return _flagged(command, [*flags, *_deployment_parameters()], {"workload", "deployment"}, built)
+    context = inspect.Parameter(TYPED, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    return _flagged(command, [context, *_deployment_parameters(SEARCHED)], {"deployment"}, built)
+
+
+def _typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
 
 
 def takes_deployment(command: Callable[..., Answer]) -> Callable[..., Answer]:
@@ -166,8 +258,37 @@ def takes_deployment(command: Callable[..., Answer]) -> Callable[..., Answer]:
     return _flagged(command, _deployment_parameters(), {"deployment"}, built)
 
 
-def _deployment_parameters() -> list[inspect.Parameter]:
-    flags = [_parameter(flag, Deployment) for flag in DEPLOYMENT]
+def takes_axes(command: Callable[..., Answer]) -> Callable[..., Answer]:
+    """Give ``command(…, axes)`` the flags of both records, each with a list or range of values."""
+    flags = [*WORKLOAD, CONTEXT, *DEPLOYMENT]
+
+    def built(given: dict[str, Any]) -> dict[str, Any]:
+        said = {flag.field: given.pop(flag.field) for flag in flags}
+        return {"axes": {name: text for name, text in said.items() if text is not None}}
+
+    return _flagged(command, [_axis_parameter(flag) for flag in flags], {"axes"}, built)
+
+
+def axis_flag(field: str) -> str:
+    """The flag of an axis."""
+    names = {flag.field: flag.names[0] for flag in (*WORKLOAD, CONTEXT, *DEPLOYMENT)}
+    return names.get(field, f"--{field.replace('_', '-')}")
+
+
+def _axis_parameter(flag: Flag) -> inspect.Parameter:
+    option = typer.Option(*flag.names, help=flag.help, rich_help_panel=flag.panel, metavar="<list>")
+    kind = Annotated[str | None, option]
+    return inspect.Parameter(
+        flag.field, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind
+    )
+
+
+def _deployment_parameters(searched: frozenset[str] = frozenset()) -> list[inspect.Parameter]:
+    """The flags of a deployment; those that are ``searched`` say so in place of a default."""
+    flags = [
+        _parameter(flag, Deployment, shown="searched" if flag.field in searched else None)
+        for flag in DEPLOYMENT
+    ]
     return flags + [_parameter(flag, Speculation, NESTED) for flag in SPECULATION]
 
 

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from perfmodel.cli.text import binary, whole
 from perfmodel.errors import CapacityError
-from perfmodel.inference.estimate import Estimate
+from perfmodel.inference.estimate import Estimate, estimate
+from perfmodel.specs.deployment import Deployment
+from perfmodel.specs.workload import Workload
+
+
+def overflow_text(result: Estimate) -> str | None:
+    """What doesn't fit and what would mend it; None where everything fits."""
+    memory = result.memory
+    if memory.fits:
+        return None
+    head = f"{result.model.name} on {result.hardware.name}: "
+    if float(memory.kv_room_bytes) <= 0 and not memory.max_sequences:
+        return f"{head}{_without_room(result)}"
+    return f"{head}{_too_much_cache(result)}"
 
 
 def refuse_overflow(result: Estimate) -> None:
@@ -13,13 +28,27 @@ def refuse_overflow(result: Estimate) -> None:
     Raises:
         CapacityError: where the batch doesn't fit.
     """
-    memory = result.memory
-    if memory.fits:
+    text = overflow_text(result)
+    if text is not None:
+        raise CapacityError(text)
+
+
+def refuse_unfit(result: Estimate, deployment: Deployment) -> None:
+    """`refuse_overflow` for the first setting of arrays that doesn't fit.
+
+    Raises:
+        CapacityError: where one doesn't fit.
+    """
+    load = result.workload
+    fits = np.ravel(result.memory.fits)
+    if fits.all():
         return
-    head = f"{result.model.name} on {result.hardware.name}: "
-    if float(memory.kv_room_bytes) <= 0 and not memory.max_sequences:
-        raise CapacityError(f"{head}{_without_room(result)}")
-    raise CapacityError(f"{head}{_too_much_cache(result)}")
+    first = int(np.argmin(fits))
+    names = [name for name in type(load).model_fields if np.ndim(getattr(load, name))]
+    shape = np.shape(result.memory.fits)
+    one = {n: np.broadcast_to(getattr(load, n), shape).ravel()[first].item() for n in names}
+    single = Workload(**{**dict(load), **one})
+    refuse_overflow(estimate(result.model, result.hardware, single, deployment))
 
 
 def _kept_back(result: Estimate) -> str:

@@ -15,22 +15,33 @@ QUIET_S = 1.5
 """Seconds before it is shown."""
 
 
+Tell = Callable[[str, int, int], None]
+"""Is told what is being done, and how many of how many are."""
+
+
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """What is told that so many of so many are done; None where nobody reads. Leaves nothing."""
+    with progress_stages() as tell:
+        yield None if tell is None else lambda done, total: tell(what, done, total)
+
+
+@contextmanager
+def progress_stages() -> Iterator[Tell | None]:
+    """The same where what is done changes on the way."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     started = time.monotonic()
     shown: list[tuple[Progress, TaskID]] = []
 
-    def tell(done: int, total: int) -> None:
+    def tell(what: str, done: int, total: int) -> None:
         if not shown and time.monotonic() - started > QUIET_S:
             bar = _bar()
             shown.append((bar, bar.add_task(what, total=total)))
             bar.start()
         for bar, task in shown:
-            bar.update(task, completed=done)
+            bar.update(task, description=what, completed=done, total=total)
 
     try:
         yield tell

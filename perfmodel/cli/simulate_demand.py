@@ -16,10 +16,10 @@ from perfmodel.serving.arrivals import (
     ClosedLoop,
     Demand,
     OpenLoop,
-    SharedPrefix,
     Trace,
 )
 from perfmodel.serving.lengths import Lengths
+from perfmodel.serving.shared_prefix import SharedPrefix
 
 TURNS, LEAST = 10, 1000
 """Requests of each user, and of all at least, where no number is asked for."""

@@ -47,7 +47,8 @@ class Memory:
     """Longest prompt + output of each sequence at this batch, by memory (and the length that the
     deployment states); infinite where no layer's cache grows."""
     kv_bytes_per_token: float
-    """Growth per token and sequence on this GPU, below any window."""
+    """Growth per token and sequence on this GPU, below any window: all that is stored, the keys of
+    sparse attention's indexer too, which ``models show`` leaves out."""
     stage: int
     """The pipeline stage described: the one with the least room."""
     kv_outside_bytes: Quantity = 0.0
@@ -68,7 +69,9 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stage:
+class StageRoom:
+    """What one GPU of a pipeline stage holds."""
+
     index: int
     layers: tuple[Layer, ...]
     weights_bytes: float
@@ -96,7 +99,7 @@ def reserve(hardware: Hardware, plan: Plan) -> Reserve:
     return Reserve(rule, share, float(hardware.capacity_bytes), outside_bytes(plan))
 
 
-def _stages(model: Model, plan: Plan) -> list[_Stage]:
+def _stages(model: Model, plan: Plan) -> list[StageRoom]:
     """Each stage with the weights that stay on the device; the draft's on its only one."""
     away, draft = plan.offload.weights_bytes, plan.draft
     more = 0.0 if draft is None else draft.weights_bytes
@@ -104,7 +107,7 @@ def _stages(model: Model, plan: Plan) -> list[_Stage]:
     stages = []
     for index, (layers, weights) in enumerate(stage_weights(model, plan)):
         here = max(0.0, weights - away) if away else weights
-        stages.append(_Stage(index, layers, here + more, min(away, weights), layers_beside))
+        stages.append(StageRoom(index, layers, here + more, min(away, weights), layers_beside))
     return stages
 
 
@@ -144,49 +147,73 @@ def _longest(
     return int(low) if np.isfinite(low) else float(low)
 
 
-def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan) -> Memory:
-    """Memory of the fullest GPU under ``plan``.
+class Rooms:
+    """The memory of a plan, stage by stage, for sequences and lengths that broadcast.
 
     Raises:
         InputError: a reserved or stated length that is too short for the sequences.
     """
+
+    def __init__(self, model: Model, hardware: Hardware, workload: Workload, plan: Plan) -> None:
+        self.stages = _stages(model, plan)
+        self.keeps = reserve(hardware, plan)
+        self._model, self._plan = model, plan
+        self._store = KvStore(model, plan, workload)
+
+    def held(self, stage: StageRoom, length: Quantity, *, stored: bool = False) -> Held:
+        """The cache of sequences of ``length``; ``stored``: what of it holds data."""
+        return self._store.held(stage.cached_layers, length, stored=stored)
+
+    def spare(self, stage: StageRoom, activation: Quantity, kv_bytes: Quantity) -> Quantity:
+        """What is left beside everything; negative where it doesn't fit."""
+        return self.keeps.room_bytes(stage.weights_bytes, activation) - kv_bytes
+
+    def most(self, fixed: Quantity, length: Quantity) -> Quantity:
+        """The largest batch of ``length`` tokens each that fits beside the ``fixed`` peak."""
+        most = [
+            _most(
+                self.keeps, stage.weights_bytes, fixed, self.held(stage, length),
+                self._model, self._plan,
+            )
+            for stage in self.stages
+        ]  # fmt: skip
+        return self._plan.parallel.dp * _floor(np.minimum.reduce(np.broadcast_arrays(*most)))
+
+
+def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan) -> Memory:
+    """Memory of the fullest GPU under ``plan``.
+
+    Raises:
+        InputError: as of `Rooms`.
+    """
     tokens = as_quantity(workload.prompt + workload.output)
     sequences = plan.replica_sequences(workload)
-    stages = _stages(model, plan)
-    store = KvStore(model, plan, workload)
-    keeps = reserve(hardware, plan)
+    rooms = Rooms(model, hardware, workload, plan)
     activation = activation_peak_bytes(model, workload, plan)
 
-    def spare(stage: _Stage, length: Quantity) -> Quantity:
-        """What is left beside everything; negative where it doesn't fit."""
-        room = keeps.room_bytes(stage.weights_bytes, activation)
-        return room - store.held(stage.cached_layers, length).of(sequences)
+    def spare(stage: StageRoom, length: Quantity) -> Quantity:
+        return rooms.spare(stage, activation, rooms.held(stage, length).of(sequences))
 
-    tightest = min(stages, key=lambda s: float(np.min(spare(s, tokens))))
+    tightest = min(rooms.stages, key=lambda s: float(np.min(spare(s, tokens))))
     shape = np.shape(spare(tightest, tokens))
-    fixed = fixed_peak_bytes(model, workload, plan)
-    most = [
-        _most(keeps, s.weights_bytes, fixed, store.held(s.cached_layers, tokens), model, plan)
-        for s in stages
-    ]
 
     def fits_at(length: Quantity) -> np.ndarray:
         ends = np.broadcast_shapes(np.shape(length), shape)
-        every = [np.broadcast_to(np.asarray(spare(s, length)) >= 0, ends) for s in stages]
+        every = [np.broadcast_to(np.asarray(spare(s, length)) >= 0, ends) for s in rooms.stages]
         fitting: np.ndarray = np.logical_and.reduce(every)
         return fitting
 
     fits = fits_at(tokens)
-    held = store.held(tightest.cached_layers, tokens)
+    held = rooms.held(tightest, tokens)
     return Memory(
         weights_bytes=tightest.weights_bytes,
         kv_bytes=held.of(sequences),
-        kv_stored_bytes=store.held(tightest.cached_layers, tokens, stored=True).of(sequences),
+        kv_stored_bytes=rooms.held(tightest, tokens, stored=True).of(sequences),
         activation_bytes=activation,
-        reserved_bytes=keeps.reserved_bytes(tightest.weights_bytes, activation),
+        reserved_bytes=rooms.keeps.reserved_bytes(tightest.weights_bytes, activation),
         capacity_bytes=hardware.capacity_bytes,
         fits=fits if fits.ndim else bool(fits),
-        max_sequences=plan.parallel.dp * _floor(np.minimum.reduce(np.broadcast_arrays(*most))),
+        max_sequences=rooms.most(fixed_peak_bytes(model, workload, plan), tokens),
         max_context=_longest(fits_at, shape, stated_length(plan, model)),
         kv_bytes_per_token=_growth(tightest, plan),
         stage=tightest.index,
@@ -195,7 +222,7 @@ def memory_use(model: Model, hardware: Hardware, workload: Workload, plan: Plan)
     )
 
 
-def _growth(stage: _Stage, plan: Plan) -> float:
+def _growth(stage: StageRoom, plan: Plan) -> float:
     """Bytes that one more token takes on a GPU, below any window."""
     cache = plan.formats.cache.model_copy(update={"recent": 0})
     return float(cache_bytes(stage.cached_layers, 1, cache)) / plan.parallel.cache_shares

@@ -13,7 +13,7 @@ from perfmodel.operators.record import Collective, Operator
 Priced = list[tuple[Operator, KernelTime]]
 
 
-def _hides(operator: Operator) -> bool:
+def hides(operator: Operator) -> bool:
     """Exchanges inside a layer; a stage waits for what the stage before sends it."""
     return isinstance(operator, Collective) and operator.kind != "send_recv"
 
@@ -41,12 +41,17 @@ def exposed(priced: Priced, share: float) -> Priced:
     exchanges: Quantity = 0.0
     others: Quantity = 0.0
     for operator, kernel in priced:
-        if _hides(operator):
+        if hides(operator):
             exchanges = exchanges + operator.count * kernel.time_s
         else:
             others = others + operator.count * kernel.time_s
-    left = 1 - minimum(share * exchanges, others) / maximum(exchanges, 1e-30)
-    return [(o, _cut(kernel, left) if _hides(o) else kernel) for o, kernel in priced]
+    left = 1 - hidden_s(share, exchanges, others) / maximum(exchanges, 1e-30)
+    return [(o, _cut(kernel, left) if hides(o) else kernel) for o, kernel in priced]
+
+
+def hidden_s(share: float, exchanges: Quantity, others: Quantity) -> Quantity:
+    """What of a step's ``exchanges`` runs behind its ``others``: min(share·C, K) seconds."""
+    return minimum(share * exchanges, others)
 
 
 def _cut(kernel: KernelTime, left: Quantity) -> KernelTime:

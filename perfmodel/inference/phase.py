@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -113,6 +113,9 @@ class OperatorCost:
     """Totals over all executions in all steps."""
     steps: Quantity = 1
     """Steps of the phase that execute it: the chunks of a chunked prefill."""
+    operator: Operator | None = field(default=None, repr=False, compare=False)
+    """What was counted; None for time that no operator takes. Sums over other steps keep that of
+    the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +178,7 @@ def operator_cost(operator: Operator, kernel: KernelTime, mask: Array | None) ->
         source=kernel.source,
         cost=Cost(**totals),
         steps=1 if mask is None else _steps(mask),
+        operator=operator,
     )
 
 
@@ -223,10 +227,11 @@ def _host_cost(
     cost = Cost(
         time_s=seconds, low_s=seconds / spread, high_s=seconds * spread, launch_bound_s=seconds
     )
+    shape: Shape = {"layers": host.layers, "sequences": host.sequences}
     return OperatorCost(
         name=HOST_ROW,
         count=1,
-        shape={"layers": host.layers, "sequences": host.sequences},
+        shape=shape if mask is None else _first_step(shape),
         arithmetic="none",
         source=f"engine {host.engine}",
         cost=cost,

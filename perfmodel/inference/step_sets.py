@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from perfmodel.inference.execution import ahead_of_device, beyond_graphs
 from perfmodel.inference.host import HostTime
 from perfmodel.inference.offload import Transfer
+from perfmodel.inference.overlap import hides
 from perfmodel.inference.phase import Device, Launches, PhaseCost, phase_cost
 from perfmodel.inference.plan import Plan
 from perfmodel.inference.stages import stage_weights
@@ -115,6 +117,18 @@ def operators_of(
     """The operators of a whole step of a replica, the head's too, or a part's share of them."""
     body = body_of(model, step, plan, part)
     return body + head_of(model, step, plan) if part is None or part.is_last(plan) else body
+
+
+def group_s(operators: Iterable[Operator], device: Device) -> tuple[Quantity, Quantity]:
+    """Seconds of a group of a step's operators, and the part of it that could be hidden."""
+    whole: Quantity = 0.0
+    exchanges: Quantity = 0.0
+    for operator in operators:
+        seconds = operator.count * device.time(operator).time_s
+        whole = whole + seconds
+        if hides(operator):
+            exchanges = exchanges + seconds
+    return whole, exchanges
 
 
 def price(

@@ -28,7 +28,7 @@ from perfmodel.kernels.forms.launch import LaunchForm
 from perfmodel.kernels.forms.mla import MlaDecode, MlaPrefill
 from perfmodel.kernels.forms.smooth import SmoothGemm, SmoothGrouped
 from perfmodel.kernels.forms.smooth_attention import SmoothAttention
-from perfmodel.kernels.kernel_set import Interval, KernelSet
+from perfmodel.kernels.kernel_set import Interval, KernelSet, outside
 from perfmodel.kernels.residual import Residual
 from perfmodel.operators.quantity import Array
 from perfmodel.specs.base import Spec
@@ -160,18 +160,34 @@ def kernels_of(name: str, sets: Mapping[str, LoadedSet]) -> list[str]:
     return [name, *others] if name in sets else others
 
 
+KIND_FIRST = 1e6
+"""Weight of what a layer is over its load: farther than any load."""
+
+
 def measured_nearest(
     shapes: Shapes, sets: Mapping[str, tuple[LoadedSet, Chip]]
 ) -> NDArray[np.str_]:
     """The set (n,) whose measured range each shape lies in or nearest to; the first of equals.
 
     A library takes one kernel where experts are whole and another where they are cut, say: the
-    ranges of the rows that it ran on tell which.
+    ranges of the rows that it ran on tell which. What a layer is goes before how many tokens it
+    gets, and loads beyond every range count as at its edge: more tokens never bring in a kernel
+    that was measured on another kind of layer.
     """
-    away = np.stack([found.kernels.distance(chip, shapes) for found, chip in sets.values()])
-    # Sizes are rounded in a file: what lies on the edge is inside.
-    away = np.where(away < EDGE, 0.0, away)
-    nearest: NDArray[np.str_] = np.asarray(list(sets))[np.argmin(away, axis=0)]
+    features = [found.kernels.form.features(chip, shapes) for found, chip in sets.values()]
+    boxes = [found.kernels for found, _ in sets.values()]
+    least = np.min([box.box_low for box in boxes], axis=0)
+    most = np.max([box.box_high for box in boxes], axis=0)
+    away = []
+    for own, box in zip(features, boxes, strict=True):
+        near, layer = np.clip(own, least, most), list(getattr(box.form, "layer_features", ()))
+        kind = outside(own[:, layer], box.box_low[layer], box.box_high[layer])
+        # Sizes are rounded in a file: what lies on the edge is inside.
+        kind = np.where(kind < EDGE, 0.0, kind)
+        away.append(KIND_FIRST * kind + outside(near, box.box_low, box.box_high))
+    far = np.stack(away)
+    far = np.where(far < EDGE, 0.0, far)
+    nearest: NDArray[np.str_] = np.asarray(list(sets))[np.argmin(far, axis=0)]
     return nearest
 
 

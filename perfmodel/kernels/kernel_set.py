@@ -64,10 +64,6 @@ class KernelSet:
         low, high = self._offsets(shapes, features)
         return seconds, seconds * np.exp(low), seconds * np.exp(high)
 
-    def distance(self, chip: Chip, shapes: Shapes) -> Array:
-        """How far shapes lie outside the range of the rows used (n,), in logarithms of features."""
-        return outside(self.form.features(chip, shapes), self.box_low, self.box_high)
-
     def own_offsets(self, shapes: Shapes) -> tuple[Array, Array]:
         """Logs of the interval's ends over the prediction (n,), as if inside the box."""
         ends = [self.intervals[name] for name in self.form.regimes]

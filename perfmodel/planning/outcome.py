@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from perfmodel.inference.estimate import Estimate, Phase
+from perfmodel.operators.quantity import Quantity
 from perfmodel.planning.gain import (
     Ratio,
     Touched,
@@ -39,6 +40,19 @@ class Bottleneck:
     share: float
     """Of the phase's time."""
     bound: str
+
+
+def usd_per_million_tokens(result: Estimate) -> tuple[Quantity, Quantity] | None:
+    """USD per 10⁶ output tokens at the low and the high rent; None without a price.
+
+    GPUs × USD per hour / 3600 / (output tokens per second, prefill included) × 10⁶.
+    """
+    price = result.hardware.price_usd_per_hour
+    if price is None:
+        return None
+    gpus = result.plan.parallel.gpus
+    per_dollar_hour = gpus / SECONDS_PER_HOUR / result.output_tokens_per_s * MEGA
+    return price[0] * per_dollar_hour, price[1] * per_dollar_hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +96,8 @@ class Outcome:
     @property
     def usd_per_million_tokens(self) -> tuple[float, float] | None:
         """USD per 10⁶ output tokens at the low and the high rent; None without a price."""
-        price = self.estimate.hardware.price_usd_per_hour
-        if price is None:
-            return None
-        per_dollar_hour = self.gpus / SECONDS_PER_HOUR / self.tokens_per_s * MEGA
-        return price[0] * per_dollar_hour, price[1] * per_dollar_hour
+        cost = usd_per_million_tokens(self.estimate)
+        return None if cost is None else (float(cost[0]), float(cost[1]))
 
     def keeps(self, limits: Limits) -> bool:
         """Whether TTFT and TPOT stay within the limits."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count, islice, repeat
+from itertools import islice, repeat
 from math import inf, isfinite
 from pathlib import Path
 
@@ -12,7 +12,9 @@ import numpy as np
 
 from perfmodel.errors import InputError
 from perfmodel.serving.lengths import BLOCK, Lengths
-from perfmodel.serving.sequence import Prefix, Sequence
+from perfmodel.serving.mix import Part, drawn
+from perfmodel.serving.sequence import Sequence
+from perfmodel.serving.shared_prefix import SharedPrefix, whole_number
 from perfmodel.serving.trace import Misfit, read_trace
 from perfmodel.specs.workload import LARGEST
 
@@ -32,7 +34,7 @@ class ClosedLoop:
     think_s: float = 0.0
 
     def __post_init__(self) -> None:
-        _whole("--concurrency", self.concurrency, 1, LARGEST)
+        whole_number("--concurrency", self.concurrency, 1, LARGEST)
         if not 0 <= self.think_s < inf:
             raise InputError(f"think_s: must be 0 or more seconds (got {self.think_s})")
 
@@ -74,30 +76,6 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedPrefix:
-    """Prompts begin with one of ``count`` texts of ``tokens`` tokens, each as likely.
-
-    The tokens are part of the prompt's length; a shorter prompt lies within its prefix.
-    """
-
-    tokens: int
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        _whole("--prefix-tokens", self.tokens, 1, LARGEST)
-        _whole("--prefix-count", self.count, 1, LARGEST)
-
-    def stream(self, generator: np.random.Generator) -> Iterator[Prefix]:
-        """Prefixes without end."""
-        parts: list[Prefix] = []
-        while True:
-            for which in generator.integers(0, self.count, BLOCK).tolist():
-                while which >= len(parts):
-                    parts.append(((f"prefix-{len(parts)}", self.tokens),))
-                yield parts[which]
-
-
-@dataclass(frozen=True, slots=True)
 class Demand:
     """What is asked: when requests come, how long they are, how many.
 
@@ -110,6 +88,8 @@ class Demand:
         seed: of all draws. Arrivals, prompts and outputs have streams of their own, so that
             another rate meets the same requests.
         prefix: what prompts have in common.
+        mix: parts of the requests that differ in lengths and prefixes; ``prompt``, ``output`` and
+            ``prefix`` count for nothing then. Not with a trace.
     """
 
     arrivals: ClosedLoop | OpenLoop | Trace
@@ -118,20 +98,33 @@ class Demand:
     requests: int | None = 1000
     seed: int = 0
     prefix: SharedPrefix | None = None
+    mix: tuple[Part, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("prompt", "output"):
             object.__setattr__(self, name, Lengths.parse(getattr(self, name), f"--{name}"))
         if self.requests is not None:
-            _whole("--requests", self.requests, 1, MOST)
+            whole_number("--requests", self.requests, 1, MOST)
         elif not isinstance(self.arrivals, Trace):
             raise InputError("--requests: a number is needed where no trace gives the requests")
-        _whole("--seed", self.seed, 0, MOST)
+        whole_number("--seed", self.seed, 0, MOST)
+        if self.mix and self.traced:
+            raise InputError("mix: a trace has its own requests; leave it out")
 
     @property
     def traced(self) -> bool:
         """Whether a trace gives the requests."""
         return isinstance(self.arrivals, Trace)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The requests by kind: one part where no mix is given."""
+        return self.mix or (Part(1.0, self.prompt, self.output, self.prefix),)
+
+    @property
+    def shares_prefixes(self) -> bool:
+        """Whether prompts may have a beginning in common."""
+        return self.traced or any(part.prefix is not None for part in self.parts)
 
     def source(self, misfit: Misfit) -> Source:
         """The stream itself.
@@ -155,34 +148,41 @@ class Demand:
 
     def _drawn(self, misfit: Misfit) -> Maker:
         """What makes the next requests, in the order of their numbers."""
-        self._check_longest(misfit)
-        prompts = self.prompt.stream(_generator(self.seed, 1))
-        outputs = self.output.stream(_generator(self.seed, 2))
-        prefixes: Iterator[Prefix] = (
-            self.prefix.stream(_generator(self.seed, 3)) if self.prefix else repeat(())
-        )
-        bounded = self.prompt.longest and self.output.longest
-        each = zip(count(), prompts, outputs, prefixes, strict=False)
+        parts = self.parts
+        bounded = [_fits_always(part, misfit) for part in parts]
+        each = enumerate(drawn(parts, lambda stream: _generator(self.seed, stream)))
 
         def make(arrivals: Iterable[float]) -> Iterator[Sequence]:
-            for arrival, (number, prompt, output, prefix) in zip(arrivals, each, strict=False):
-                if not bounded and (reason := misfit(prompt, output)):
+            for arrival, (number, (which, prompt, output, prefix)) in zip(
+                arrivals, each, strict=False
+            ):
+                if not bounded[which] and (reason := misfit(prompt, output)):
+                    part = parts[which]
                     raise InputError(
                         f"request {number + 1} ({prompt} prompt and {output} output tokens, drawn "
-                        f"from {self.prompt.spec} and {self.output.spec}) can never be served: "
+                        f"from {part.prompt.spec} and {part.output.spec}) can never be served: "
                         f"{reason}"
                     )
-                yield Sequence(number, arrival, prompt, output, prefix)
+                yield Sequence(number, arrival, prompt, output, prefix, which)
 
         return make
 
-    def _check_longest(self, misfit: Misfit) -> None:
-        prompt, output = self.prompt.longest, self.output.longest
-        if prompt and output and (reason := misfit(prompt, output)):
-            raise InputError(
-                f"--prompt {self.prompt.spec}, --output {self.output.spec}: a request of {prompt} "
-                f"and {output} tokens can never be served: {reason}"
-            )
+
+def _fits_always(part: Part, misfit: Misfit) -> bool:
+    """Whether every request of a part fits; False where its lengths have no end.
+
+    Raises:
+        InputError: the longest one can never be served.
+    """
+    prompt, output = part.prompt.longest, part.output.longest
+    if not (prompt and output):
+        return False
+    if reason := misfit(prompt, output):
+        raise InputError(
+            f"--prompt {part.prompt.spec}, --output {part.output.spec}: a request of {prompt} "
+            f"and {output} tokens can never be served: {reason}"
+        )
+    return True
 
 
 class Source:
@@ -227,8 +227,3 @@ class Source:
 
 def _generator(seed: int, stream: int) -> np.random.Generator:
     return np.random.default_rng([stream, seed])
-
-
-def _whole(name: str, value: float, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InputError(f"{name}: a whole number from {low} to {high:,} is needed (got {value!r})")

@@ -62,7 +62,7 @@ class PrefixCache:
         if sequence.node is None:
             return
         blocks = sequence.prompt // self.blocks.block
-        sequence.node = self.tree.extend(_runs(sequence), blocks, sequence.node)
+        sequence.node = self.tree.extend(_runs(sequence), blocks, sequence.node, sequence.shared)
         own = blocks - sequence.shared
         sequence.shared = blocks
         sequence.held -= own

@@ -24,14 +24,15 @@ from numpy.typing import NDArray
 from perfmodel.errors import InputError
 from perfmodel.inference.execution import ahead_of_device, beyond_graphs
 from perfmodel.inference.host import HostTime
+from perfmodel.inference.overlap import hidden_s
 from perfmodel.inference.phase import Launches
 from perfmodel.inference.plan import Plan
 from perfmodel.inference.speculation.acceptance import round_tokens
 from perfmodel.inference.speculation.rounds import Rounds, verify_step
-from perfmodel.inference.step_sets import body_of, head_of, made_step
+from perfmodel.inference.step_sets import body_of, group_s, head_of, made_step
 from perfmodel.operators.context import Step
-from perfmodel.operators.quantity import Quantity, minimum
-from perfmodel.operators.record import Collective, Operator
+from perfmodel.operators.quantity import Quantity
+from perfmodel.operators.record import Operator
 from perfmodel.specs.engine_timing import Host
 from perfmodel.specs.model import Model
 
@@ -105,27 +106,24 @@ class Pricer:
 
         ``decoding``: the sequences of a step that only decodes; 0 for steps with prompts.
         """
-        device = self._device(decoding)
-        whole: Quantity = 0.0
-        exchanges: Quantity = 0.0
-        for operator in self._body(Step("decode", tokens, 1, 1), per_part=False):
-            seconds = operator.count * device.time(operator).time_s
-            whole = whole + seconds
-            if isinstance(operator, Collective) and operator.kind != "send_recv":
-                exchanges = exchanges + seconds
-        return whole, exchanges
+        step = Step("decode", tokens, 1, 1)
+        return group_s(self._body(step, per_part=False), self._device(decoding))
 
     def exposed(self, whole: Quantity, exchanges: Quantity) -> Quantity:
         """Shared work without the exchanges that other kernels hide (`inference.overlap`)."""
         overlap = self.plan.deployment.comm_overlap
         if not overlap:
             return whole
-        return whole - minimum(overlap * exchanges, whole - exchanges)
+        return whole - hidden_s(overlap, exchanges, whole - exchanges)
 
     def head(self, rows: Quantity, decoding: Quantity = 0) -> Quantity:
         """Final norm, head and sampling of ``rows`` tokens."""
+        return self.head_parts(rows, decoding)[0]
+
+    def head_parts(self, rows: Quantity, decoding: Quantity = 0) -> tuple[Quantity, Quantity]:
+        """`head`, and the part of it that is exchanges."""
         operators = head_of(self.model, Step("decode", rows, 1, 1), self.plan)
-        return _seconds(operators, self._device(decoding))
+        return group_s(operators, self._device(decoding))
 
     def fixed(self, sequences: Quantity) -> Quantity:
         """A decode step of ``sequences``, the host's time too, but for what their contexts add."""
@@ -139,7 +137,7 @@ class Pricer:
         if device is self.device:
             return 0.0
         operators = list(self._body(self._decode(sequences, 1), per_part=True))
-        return _seconds(operators, device) - _seconds(operators, self.device)
+        return group_s(operators, device)[0] - group_s(operators, self.device)[0]
 
     def decoding(self, sequences: Quantity, cached: Quantity) -> Quantity:
         """Attention and recurrences of ``sequences`` with ``cached`` tokens each, and drafting.
@@ -147,7 +145,7 @@ class Pricer:
         As in a graph, or behind a chunk whose kernels cover the launches.
         """
         step = self._decode(sequences, cached)
-        seconds = _seconds(self._body(step, per_part=True), self.device)
+        seconds, _ = group_s(self._body(step, per_part=True), self.device)
         draft = self.plan.draft
         if draft is None or self.stated_draft is not None:
             return seconds
@@ -157,7 +155,7 @@ class Pricer:
     def prompts(self, sequences: Quantity, new: Quantity, cached: Quantity) -> Quantity:
         """Attention and recurrences of chunks of ``new`` tokens after ``cached`` ones."""
         step = made_step(self.plan, "prefill", sequences, new, cached)
-        return _seconds(self._body(step, per_part=True), self.device)
+        return group_s(self._body(step, per_part=True), self.device)[0]
 
     def serial_s(self, sequences: Quantity) -> Quantity:
         """What the host adds to a step and no kernel overlaps."""
@@ -191,10 +189,3 @@ class Pricer:
         )
         operators = [*body_of(self.model, step, self.plan), *head_of(self.model, step, self.plan)]
         return sum(o.count * int(np.max(self.device.time(o).launches)) for o in operators)
-
-
-def _seconds(operators: Iterable[Operator], device: Launches) -> Quantity:
-    total: Quantity = 0.0
-    for operator in operators:
-        total = total + operator.count * device.time(operator).time_s
-    return total

@@ -80,10 +80,17 @@ class RadixTree:
         """Blocks of tier 0 that could be taken."""
         return self.counts[0] - self.held
 
-    def match(self, runs: Runs, blocks: int) -> Match:
-        """The longest beginning of ``runs`` that is cached, of ``blocks`` at most."""
+    def match(
+        self, runs: Runs, blocks: int, known: Node | None = None, known_blocks: int = 0
+    ) -> Match:
+        """The longest beginning of ``runs`` that is cached, of ``blocks`` at most.
+
+        It is known to reach to the end of ``known``, ``known_blocks`` from the beginning; those
+        aren't counted among what is unheld or below.
+        """
         block = self.block
-        node, inside, at, unheld = self.root, 0, 0, 0
+        node, at, unheld = known or self.root, known_blocks, 0
+        inside = node.blocks
         below = [0] * len(self.counts)
         while at < blocks and inside == node.blocks:
             rest = cut(runs, at * block, blocks * block)
@@ -108,9 +115,12 @@ class RadixTree:
         self._hold(node)
         return node
 
-    def extend(self, runs: Runs, blocks: int, old: Node) -> Node:
-        """Put a prompt in and hold all its ``blocks``; ``old``, a part of it, is given back."""
-        match = self.match(runs, blocks)
+    def extend(self, runs: Runs, blocks: int, old: Node, old_blocks: int = 0) -> Node:
+        """Put a prompt in and hold all its ``blocks``; ``old``, a part of it, is given back.
+
+        ``old_blocks``: how far the end of ``old`` is from the beginning; 0: looked for.
+        """
+        match = self.match(runs, blocks, old if old_blocks else None, old_blocks)
         node = match.node
         if match.inside < node.blocks:
             node = self._split(node, match.inside)

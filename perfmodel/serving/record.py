@@ -6,6 +6,7 @@ from math import isinf
 from typing import Any
 
 from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop
+from perfmodel.serving.mix import Part
 from perfmodel.serving.serve import Served, Serving
 
 
@@ -32,13 +33,15 @@ def case_record(case: Served, demand: Demand, serving: Serving) -> dict[str, Any
 
 def demand_record(demand: Demand) -> dict[str, Any]:
     """The requests, as the command line's flags describe them."""
-    arrivals, prefix = demand.arrivals, demand.prefix
+    arrivals = demand.arrivals
     record: dict[str, Any] = {
         "concurrency": None, "rate": None, "burstiness": None, "trace": None,
-        "prompt": demand.prompt.spec, "output": demand.output.spec,
         "requests": demand.requests, "seed": demand.seed,
-        "prefix_tokens": prefix and prefix.tokens, "prefix_count": prefix and prefix.count,
+        **_part_record(Part(1.0, demand.prompt, demand.output, demand.prefix)),
     }  # fmt: skip
+    if demand.mix:
+        record |= dict.fromkeys(_part_record(demand.mix[0]))
+        record["mix"] = [{"weight": p.weight, **_part_record(p)} for p in demand.mix]
     if isinstance(arrivals, ClosedLoop):
         return record | {"concurrency": arrivals.concurrency}
     if isinstance(arrivals, OpenLoop):
@@ -48,3 +51,13 @@ def demand_record(demand: Demand) -> dict[str, Any]:
     # Its lengths and prefixes are its own, and nothing is drawn.
     own = {"prompt": None, "output": None, "seed": None}
     return record | own | {"trace": str(arrivals.path)}
+
+
+def _part_record(part: Part) -> dict[str, Any]:
+    prefix = part.prefix
+    return {
+        "prompt": part.prompt.spec,
+        "output": part.output.spec,
+        "prefix_tokens": prefix and prefix.tokens,
+        "prefix_count": prefix and prefix.count,
+    }

@@ -21,22 +21,30 @@ class Sequence:
         prompt: tokens, at least one.
         output: tokens to generate, at least one.
         prefix: parts of the prompt that others may share.
+        part: which part of a mix it belongs to.
     """
 
     __slots__ = (
         "admitted_s", "arrival_s", "born", "finish_s", "finish_step", "first_s", "generated",
-        "held", "hit_tokens", "in_host", "last_s", "node", "number", "output", "preemptions",
-        "prefix", "prompt", "shared", "to_prefill",
+        "held", "hit_tokens", "in_host", "last_s", "node", "number", "output", "part",
+        "preemptions", "prefix", "prompt", "shared", "to_prefill",
     )  # fmt: skip
 
     def __init__(
-        self, number: int, arrival_s: float, prompt: int, output: int, prefix: Prefix = ()
+        self,
+        number: int,
+        arrival_s: float,
+        prompt: int,
+        output: int,
+        prefix: Prefix = (),
+        part: int = 0,
     ) -> None:
         self.number = number
         self.arrival_s = arrival_s
         self.prompt = prompt
         self.output = output
         self.prefix = prefix
+        self.part = part
         self.to_prefill = prompt
         """Tokens whose keys and values are still to be computed."""
         self.generated = 0

@@ -179,7 +179,7 @@ def simulate(
 def settled(serving: Serving | None, demand: Demand) -> Serving:
     """``serving`` with prefixes cached only where requests may share one: else the same, sooner."""
     serving = serving or Serving()
-    if serving.prefix_caching is None and demand.prefix is None and not demand.traced:
+    if serving.prefix_caching is None and not demand.shares_prefixes:
         return replace(serving, prefix_caching=False)
     return serving
 

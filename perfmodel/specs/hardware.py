@@ -122,6 +122,11 @@ class Hardware(Group):
         return None if self.memory.l2_mb is None else self.memory.l2_mb * MEGA
 
     @property
+    def l2_bandwidth(self) -> float | None:
+        """Bytes/s of reads that stay in the last-level cache, as measured."""
+        return None if self.memory.l2_gb_s is None else self.memory.l2_gb_s * GIGA
+
+    @property
     def sm_count(self) -> int | None:
         """SMs, CUs or cores."""
         return None if self.compute is None else self.compute.sm_count

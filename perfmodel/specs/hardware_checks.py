@@ -43,6 +43,8 @@ FIRST_YEAR = {
 }  # fmt: skip
 GENERATION_YEARS = 4
 RIDGE = (5.0, 2000.0)
+CACHE_RATE = (1.5, 12.0)
+"""Rates of last-level caches over their memories', with room around those measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +228,17 @@ def cache_size(hardware: Hardware) -> Iterator[Finding]:
         yield Finding("cache-size", "memory.l2_mb", message)
 
 
+def cache_rate(hardware: Hardware) -> Iterator[Finding]:
+    """The last-level cache is faster than the memory behind it, by less than a first-level one."""
+    rate = hardware.l2_bandwidth
+    if rate is None:
+        return
+    ratio = rate / hardware.memory_bandwidth
+    if not CACHE_RATE[0] <= ratio <= CACHE_RATE[1]:
+        message = f"{ratio:.3g} times the memory's rate; those measured have 2.0 to 6.1"
+        yield Finding("cache-rate", "memory.l2_gb_s", message)
+
+
 def price_order(hardware: Hardware) -> Iterator[Finding]:
     """Low is low, and a price has a date."""
     price = hardware.price
@@ -261,6 +274,7 @@ CHECKS: tuple[Check, ...] = (
     memory_type,
     ridge_point,
     cache_size,
+    cache_rate,
     price_order,
     release_year,
 )

@@ -98,6 +98,9 @@ class Memory(Group):
     )
     bandwidth_gb_s: float = quantity(..., "GB/s", 5, 100_000, "peak device-memory bandwidth")
     l2_mb: float | None = quantity(None, "MB", 0.01, 10_000, "last-level on-chip cache")
+    l2_gb_s: float | None = quantity(
+        None, "GB/s", 5, 1_000_000, "rate of reads that stay in it, as a benchmark measured it"
+    )
     shared_kb_per_sm: float | None = quantity(
         None, "KB", 1, 100_000, "shared memory and L1 of one SM or CU"
     )

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
+from pydantic_core import PydanticCustomError
 
-from perfmodel.specs.base import Case
+from perfmodel.errors import InputError
+from perfmodel.specs.base import Case, FieldError
 from perfmodel.specs.yaml_file import read_yaml
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Limit = Annotated[float | None, Field(gt=0, allow_inf_nan=False)]
+
+
+def _tokens(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise PydanticCustomError(
+            "tokens", "a whole number is needed, or a distribution such as uniform:800:1200"
+        )
+    return value
+
+
+Tokens = Annotated[str | int, BeforeValidator(_tokens)]
+
+Built = TypeVar("Built", bound=Case)
+SECONDS = "; write seconds as a number, such as 0.5"
 
 
 class ServiceLevel(Case):
@@ -32,9 +48,9 @@ class RequestClass(Case):
     name: str = "all"
     share: Positive = 1.0
     """Part of the requests, as a weight: shares are divided by their sum."""
-    prompt: str | int = 1024
+    prompt: Tokens = 1024
     """Tokens: a number, or a distribution as of `perfmodel.serving.lengths.Lengths`."""
-    output: str | int = 256
+    output: Tokens = 256
     prefix_tokens: Annotated[int, Field(ge=0)] = 0
     """Tokens at the start of every prompt of the class that all of its requests share."""
     level: ServiceLevel = ServiceLevel()
@@ -84,4 +100,39 @@ def load_traffic(path: str | os.PathLike[str]) -> Traffic:
     Raises:
         InputError: one line that names the file, the field and what is wrong.
     """
-    return Traffic.parse(read_yaml(os.fspath(path)), os.fspath(path))
+    where = os.fspath(path)
+    data = read_yaml(where)
+    if "classes" in data:
+        data = data | {"classes": _classes(data["classes"], f"{where}: classes")}
+    return _made(Traffic, data, f"{where}: ")
+
+
+def _classes(listed: object, where: str) -> tuple[RequestClass, ...]:
+    if not isinstance(listed, list) or not listed:
+        raise InputError(f"{where}: a list of classes is needed, each begun with `- name:`")
+    return tuple(_class(item, f"{where}.{place}") for place, item in enumerate(listed))
+
+
+def _class(item: object, where: str) -> RequestClass:
+    fields = _mapping(item, where, "name, share, prompt, output, prefix_tokens, level")
+    if "level" in fields:
+        inside = f"{where}.level"
+        limits = _mapping(fields["level"], inside, "ttft_s, tpot_s, e2e_s, in seconds")
+        fields = fields | {"level": _made(ServiceLevel, limits, f"{inside}.", SECONDS)}
+    return _made(RequestClass, fields, f"{where}.")
+
+
+def _mapping(value: object, where: str, keys: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: `key: value` lines are needed: {keys}")
+    return value
+
+
+def _made(record: type[Built], fields: dict[str, Any], where: str, remedy: str = "") -> Built:
+    """A record; ``where`` and the field stand before what is wrong, ``remedy`` after it."""
+    try:
+        return record(**fields)
+    except FieldError as error:
+        said = f"{error.field}: {error.problem}" if error.field else error.problem
+        known = error.field in record.model_fields
+        raise InputError(f"{where}{said}{remedy if known else ''}") from None

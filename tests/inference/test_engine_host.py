@@ -110,6 +110,13 @@ def test_each_chunk_of_a_prefill_is_a_step_of_the_host(engine_file):
     assert gain == pytest.approx(4e-3)
 
 
+def test_the_hosts_row_of_a_chunked_prefill_has_the_workloads_shape():
+    case = Workload(batch=np.array([4, 8]), prompt=1000, prefill_chunk=300)
+    rows = estimate("llama-3.1-8b", "h100-sxm", case).prefill.cost.operators
+    row = next(row for row in rows if row.name == HOST_ROW)
+    assert row.shape["sequences"].tolist() == [4, 8]
+
+
 def test_an_engines_micro_batch_chunks_the_prefill(engine_file):
     small = Deployment(engine=engine_file(kernels={"micro_batch_tokens": 300}))
     chunked = estimate("llama-3.1-8b", "h100-sxm", Workload(prompt=1000), small)

@@ -204,6 +204,20 @@ def test_experts_take_the_kernel_that_was_measured_so():
         assert row.cost.time_s / row.count == pytest.approx(layer / 3, rel=0.02)
 
 
+@pytest.mark.parametrize("hardware", ["h100-sxm", "b200-sxm"])
+@pytest.mark.parametrize("model", ["gpt-oss-120b", "deepseek-v3", "mixtral-8x7b"])
+def test_more_tokens_than_were_measured_bring_in_no_other_kernel(hardware, model):
+    """A layer's time grows with its tokens, beyond the measured range as within it."""
+    made = perfmodel.Deployment(tp=8 if model == "deepseek-v3" else 2)
+    batches = np.array([8, 16, 24, 32, 48, 64, 96, 128, 256])
+    load = perfmodel.Workload(batch=batches, prompt=1024, output=2)
+    found = perfmodel.estimate(model, hardware, load, made)
+    (row,) = (o for o in found.prefill.cost.operators if o.name == "experts.down_proj")
+    per_token = row.cost.time_s / batches
+    assert np.all(np.diff(row.cost.time_s) > 0)
+    assert np.all(np.abs(np.diff(np.log(per_token))) < 0.25)
+
+
 def test_a_slow_kernel_is_not_launch_bound():
     """Three roofs and more, but milliseconds: no launch takes so long."""
     d = device("h100-sxm")

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from perfmodel.errors import InputError
-from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop, SharedPrefix, Trace
+from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop, Trace
 from perfmodel.serving.engine import Transfer
 from perfmodel.serving.lengths import Lengths
+from perfmodel.serving.shared_prefix import SharedPrefix
 from perfmodel.serving.simulate import Disaggregation, simulate_engines
 from perfmodel.serving.trace import read_trace
 from tests.serving.toy import engine, lengths

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop, SharedPrefix, Trace
+from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop, Trace
 from perfmodel.serving.cluster import Cluster
 from perfmodel.serving.engine import Transfer
 from perfmodel.serving.policy import POLICIES
 from perfmodel.serving.recorder import Recorder
 from perfmodel.serving.results import simulation_record
 from perfmodel.serving.router import ROUTERS, PrefixAware, router_named
+from perfmodel.serving.shared_prefix import SharedPrefix
 from perfmodel.serving.simulate import Disaggregation, simulate_engines
 from perfmodel.serving.tier import Tier
 from tests.serving.toy import REAL, ToyTimes, engine, lengths

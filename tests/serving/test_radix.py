@@ -214,3 +214,19 @@ def test_a_queue_stays_short_without_eviction():
     for _ in range(2000):
         tree.give_back(tree.extend(prompt_runs((("s", 8),), 8, 1), 2, tree.root))
     assert len(tree._queues[0]) < 100
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(17, 200)), min_size=1, max_size=25))
+def test_a_prompt_goes_in_the_same_whether_its_held_beginning_is_looked_for_or_known(prompts):
+    trees = RadixTree(16), RadixTree(16)
+    for number, (name, tokens) in enumerate(prompts):
+        runs = prompt_runs(((f"text-{name}", 64),), tokens, number)
+        blocks, held = tokens // 16, []
+        for tree, known in zip(trees, (False, True), strict=True):
+            match = tree.match(runs, blocks)
+            node = tree.hold(match)
+            end = tree.extend(runs, blocks, node, match.blocks if known else 0)
+            held.append((match.blocks, end.blocks, tree.held, tuple(tree.counts)))
+            if number % 2:
+                tree.give_back(end)
+        assert held[0] == held[1]

@@ -78,12 +78,16 @@ FAULTS = [
     ("usable-memory", "memory.usable_gib", "b200-sxm", {"memory.usable_gib": 192}),
     ("usable-memory", "memory.usable_gib", "l40s", {"memory.usable_gib": 4.8}),
     ("memory-type", "memory.bandwidth_gb_s", "l40s", {"memory.bandwidth_gb_s": 3350}),
-    ("memory-type", "memory.bandwidth_gb_s", "h100-sxm", {"memory.bandwidth_gb_s": 800}),
+    (
+        "memory-type", "memory.bandwidth_gb_s", "h100-sxm",
+        {"memory.bandwidth_gb_s": 800, "memory.l2_gb_s": None},
+    ),
     (
         "ridge-point", "memory.bandwidth_gb_s", "h100-sxm",
-        {"memory.bandwidth_gb_s": 335, "memory.type": "DRAM"},
+        {"memory.bandwidth_gb_s": 335, "memory.type": "DRAM", "memory.l2_gb_s": None},
     ),
     ("cache-size", "memory.l2_mb", "t4", {"memory.l2_mb": 4096}),
+    ("cache-rate", "memory.l2_gb_s", "a100-sxm-80gb", {"memory.l2_gb_s": 540}),
     ("price-order", "price.usd_per_hour_low", "h100-sxm", {"price.usd_per_hour_low": 9}),
     ("price-order", "price.date", "h100-sxm", {"price.date": None}),
     ("release-year", "year", "h100-sxm", {"year": 2017}),

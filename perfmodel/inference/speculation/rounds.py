@@ -89,9 +89,7 @@ class Rounds:
         net = self.draft.per_pass
         if self.host is None or net is None:
             return None
-        update = {"step_us": 0.0, "sequence_us": 0.0, "floor_us": 0.0}
-        host = self.host.model_copy(update=update)
-        return HostTime(host, self.plan.engine.name, len(net.layers), sequences)
+        return HostTime(in_step(self.host), self.plan.engine.name, len(net.layers), sequences)
 
     def cost(
         self,
@@ -108,6 +106,11 @@ class Rounds:
         plain = self.plain(sequences, cached, mask)
         nodes = self.draft.speculation.nodes if tokens is None else tokens
         return join(_stated_row(plain, nodes * stated), plain)
+
+
+def in_step(host: Host) -> Host:
+    """The host's times for a draft's pass, which is inside the engine's step: per layer alone."""
+    return host.model_copy(update={"step_us": 0.0, "sequence_us": 0.0, "floor_us": 0.0})
 
 
 def verify_step(
@@ -202,9 +205,7 @@ def draft_prefill(rounds: Rounds, workload: Workload) -> PhaseCost:
     draft = rounds.draft
     if draft.net is None or not draft.speculation.depth:
         return PhaseCost((), Cost())
-    host = None
-    if rounds.host is not None:
-        host = rounds.host.model_copy(update={"step_us": 0.0, "sequence_us": 0.0, "floor_us": 0.0})
+    host = None if rounds.host is None else in_step(rounds.host)
     plan = replace(rounds.plan, formats=draft.formats, parallel=draft.parallel)
     whole = prefill(draft.net, workload, plan, rounds.device, host)
     sequences = plan.replica_sequences(workload)

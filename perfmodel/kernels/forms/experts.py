@@ -72,6 +72,11 @@ class ExpertsForm:
         """By tokens."""
         return (f"tokens<={TOKENS}", f"tokens>{TOKENS}")
 
+    @property
+    def layer_features(self) -> tuple[int, ...]:
+        """Places in `features` of what a layer is, whatever its load."""
+        return (1, 2, 3, 4, 5, 10)
+
     def in_step(self) -> ExpertsForm:
         """The same with cold weights."""
         return replace(self, cold=True)

@@ -86,7 +86,20 @@ class Choice:
     settings: tuple[str, ...]
     """What differs from the engine's defaults, as flags."""
     front: bool
-    """Whether no other choice is both cheaper and faster for the user."""
+    """Whether no other choice is both cheaper and faster for the user, who gets a token every
+    TPOT of the busiest hour."""
+    label: str = ""
+    """Layout, formats and settings in a few words."""
+    busiest: Level | None = None
+    """A replica in the busiest hour of the first month, all replicas running: what users see."""
+    risks: tuple[str, ...] = ()
+    """What number formats other than the model's own cost in accuracy, with the source."""
+
+    @property
+    def tpot_s(self) -> float | None:
+        """What the worst served class waits for a token in the busiest hour; None of one token."""
+        seen = (self.busiest or self.level).seen
+        return max((s.tpot_s for s in seen if s.tpot_s is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

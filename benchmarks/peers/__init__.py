@@ -1,0 +1,1 @@
+"""Other calculators on the same cases, through their public interfaces."""

@@ -1,0 +1,1 @@
+"""An engine's launch command for a deployment, in the engine's own words."""

@@ -1,0 +1,97 @@
+"""TensorRT-LLM's command: ``trtllm-serve`` with a YAML of LlmArgs (1.0 and later)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from perfmodel.errors import InputError
+from perfmodel.planning.launch.formats import cache_name, weights_word
+from perfmodel.planning.launch.launch import Launch, Launched, Server
+from perfmodel.planning.launch.unsaid import unsaid
+from perfmodel.specs.speculation import Speculation
+
+CACHES = {"fp8": "fp8"}
+DRAFTING = {"mtp": "MTP", "eagle": "Eagle", "draft": "DraftTarget", "ngram": "NGram"}
+SAID = frozenset({"tp", "pp", "ep", "dp", "execution", "speculation", "block_size"})
+FILE = "trtllm.yaml"
+
+
+def launch(case: Launched) -> Launch:
+    """Commands of one replica, and the file that they read.
+
+    Raises:
+        InputError: TensorRT-LLM has no option for it.
+    """
+    notes: list[str] = []
+    options = _options(case)
+    if case.serving.disaggregate is not None:
+        options["cache_transceiver_config"] = {"backend": "DEFAULT"}
+        notes.append("trtllm-serve disaggregated -c FILE, with both pools' URLs, takes requests")
+    words = tuple(_words(case, notes, bool(options)))
+    replicas = case.given.dp if case.attention_dp == 1 else 1
+    servers = [Server(role, case.instances(role) * replicas, words) for role in case.roles]
+    files = {FILE: yaml.safe_dump(options, sort_keys=False)} if options else {}
+    return Launch(
+        "trtllm", tuple(servers), files, notes=(*notes, *unsaid(case, SAID, "TensorRT-LLM"))
+    )
+
+
+def _words(case: Launched, notes: list[str], configured: bool) -> Iterator[str]:
+    plan, d, parallel = case.plan, case.plan.deployment, case.plan.parallel
+    yield f"trtllm-serve {case.argument}"
+    yield f"--tp_size {case.tp_ranks}"
+    if parallel.pp > 1:
+        yield f"--pp_size {parallel.pp}"
+    if parallel.ep > 1:
+        yield f"--ep_size {parallel.ep}"
+    yield from weights_word(case, None, {}, notes)
+    yield f"--max_batch_size {plan.limits.max_num_seqs}"
+    yield f"--max_num_tokens {plan.limits.max_num_batched_tokens}"
+    if case.longest is not None:
+        yield f"--max_seq_len {case.longest}"
+    if d.gpu_memory_utilization is not None:
+        yield f"--kv_cache_free_gpu_memory_fraction {d.gpu_memory_utilization:g}"
+    if configured:
+        yield f"--config {FILE}"
+
+
+def _options(case: Launched) -> dict[str, Any]:
+    plan, d = case.plan, case.plan.deployment
+    options: dict[str, Any] = {}
+    cache: dict[str, Any] = {}
+    dtype = cache_name(case, CACHES, "--emit trtllm")
+    if dtype is not None:
+        cache["dtype"] = dtype
+    if case.caches_prefixes is not None:
+        cache["enable_block_reuse"] = case.caches_prefixes
+    if cache:
+        options["kv_cache_config"] = cache
+    policy = case.serving.scheduler or (plan.engine.scheduler and plan.engine.scheduler.policy)
+    if policy == "inflight_max_utilisation":
+        options["scheduler_config"] = {"capacity_scheduler_policy": "MAX_UTILIZATION"}
+    if policy == "chunked_mixed":
+        options["enable_chunked_prefill"] = True
+    if case.attention_dp > 1:
+        options["enable_attention_dp"] = True
+    if d.execution == "eager":
+        options["cuda_graph_config"] = None
+    if d.speculation is not None:
+        options["speculative_config"] = _speculation(d.speculation)
+    return options
+
+
+def _speculation(said: Speculation) -> dict[str, Any]:
+    decoding = DRAFTING.get(said.method)
+    if decoding is None:
+        raise InputError(
+            f"--emit trtllm: it has no {said.method} speculation; it has {', '.join(DRAFTING)}"
+        )
+    if said.method == "mtp":
+        return {"decoding_type": decoding, "num_nextn_predict_layers": said.depth}
+    config: dict[str, Any] = {"decoding_type": decoding, "max_draft_len": said.depth}
+    if said.draft_model is not None:
+        config["speculative_model_dir"] = said.draft_model
+    return config
