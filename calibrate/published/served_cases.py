@@ -121,9 +121,7 @@ def load_of(row: Row) -> Load:
         experts=experts,
         hardware=hardware,
         deployment=_deployment(row, engine, settings, experts),
-        serving=Serving(
-            scheduler=engine.scheduler, prefix_caching=False, disaggregate=_pools(row)
-        ),
+        serving=Serving(scheduler=engine.scheduler, prefix_caching=False, disaggregate=_pools(row)),
         demand=_demand(row),
         tuned=row.source == "trtllm-maxload-v1.0",
         overlapped=settings.overlapped,
@@ -174,9 +172,7 @@ def _prompts_cached(row: Row) -> bool:
     return row.metric == "ttft_ms" or (row.metric == "throughput_tok_s_total" and short)
 
 
-def _deployment(
-    row: Row, engine: ServedEngine, settings: Settings, experts: bool
-) -> Deployment:
+def _deployment(row: Row, engine: ServedEngine, settings: Settings, experts: bool) -> Deployment:
     tp, dp = row.tp, 1
     if row.dp > 1:
         if not row.dp == row.ep == row.tp:

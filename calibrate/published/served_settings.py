@@ -85,10 +85,15 @@ def settings_of(row: Row) -> Settings:
         elif name in NUMBERS:
             number = float(value)
             found[NUMBERS[name]] = number if number < 1 else int(number)
-        elif name not in IN_COLUMNS and f"{name} {value}".strip() not in WITHOUT_EFFECT:
-            if name not in WITHOUT_EFFECT:
-                raise Unmapped(f"a setting that isn't modelled: {name} {value}".strip())
+        elif not _known(name, value):
+            raise Unmapped(f"a setting that isn't modelled: {name} {value}".strip())
     return Settings(**found, overlapped=overlapped)  # type: ignore[arg-type]
+
+
+def _known(name: str, value: str) -> bool:
+    """Whether a flag stands in a column of the table, or changes nothing."""
+    stated = {name, f"{name} {value}".strip()}
+    return name in IN_COLUMNS or bool(stated & WITHOUT_EFFECT)
 
 
 def _deepseek(row: Row) -> Settings:
