@@ -39,6 +39,7 @@ from perfmodel.specs.loading import load_model
 from perfmodel.specs.model import MoeFfn
 
 V = TypeVar("V")
+REPEATS = "repeats the figures of another GPU's page to the last digit"
 Quantity = Literal["throughput", "ttft", "tpot"]
 QUANTITIES: dict[str, Quantity] = {
     "throughput_tok_s_total": "throughput", "ttft_ms": "ttft", "tpot_ms": "tpot",
@@ -81,9 +82,10 @@ def loads(rows: Sequence[Row]) -> tuple[list[Load], Counter[tuple[str, str]]]:
     served = [row for row in rows if row.load_mode in SERVED]
     repeats = repeated(served)
     for row in served:
+        if row.id in repeats:
+            refused[row.source, REPEATS] += 1
+            continue
         try:
-            if row.id in repeats:
-                raise Unmapped("repeats the figures of another GPU's page to the last digit")
             mapped.append(load_of(row))
         except Unmapped as reason:
             refused[row.source, str(reason)] += 1

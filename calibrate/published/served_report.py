@@ -10,6 +10,7 @@ import numpy as np
 from calibrate.published.served_causes import CAUSES
 from calibrate.published.served_run import Found
 from calibrate.score import Score, score
+from perfmodel.serving.lengths import Lengths
 
 QUANTITIES = ("throughput", "ttft", "tpot")
 Name = Callable[[Found], tuple[str, ...]]
@@ -80,12 +81,13 @@ def by_deployment(found: Found) -> tuple[str, ...]:
 
 
 def by_load(found: Found) -> tuple[str, ...]:
-    """Source and mean lengths, in powers of two from 128 on."""
+    """Source and mean lengths."""
     demand = found.load.demand
-    return found.load.source, f"{_size(demand.prompt.mean)} in, {_size(demand.output.mean)} out"
+    return found.load.source, f"{_size(demand.prompt)} in, {_size(demand.output)} out"
 
 
-def _size(mean: float) -> str:
+def _size(lengths: Lengths) -> str:
+    mean = lengths.quantiles(256).mean()
     return "short" if mean < 64 else "medium" if mean < 1024 else "long"
 
 
