@@ -26,6 +26,7 @@ class Row:
     tp: int
     pp: int
     ep: int
+    dp: int
     weights: str
     kv: str
     engine: str
@@ -37,6 +38,8 @@ class Row:
     spec_decode: str
     completeness: str
     notes: str
+    page: str
+    """Where the figure was read: a repository's file, a blog."""
 
     @property
     def number(self) -> int:
@@ -71,10 +74,11 @@ def _row(r: dict[str, str], path: Path) -> Row:
         return Row(
             id=r["id"], source=r["source_id"], metric=r["metric"], value=float(r["value"]),
             model=r["model"], gpu=r["gpu"], gpus=_count(r["gpus"]), tp=_count(r["tp"]),
-            pp=_count(r["pp"]), ep=_count(r["ep"]), weights=r["weight_dtype"], kv=r["kv_dtype"],
-            engine=r["engine"], version=r["engine_version"], load_mode=r["load_mode"],
-            batch=r["batch_or_concurrency"], prompt=r["input_len"], output=r["output_len"],
-            spec_decode=r["spec_decode"], completeness=r["completeness"], notes=r["notes"],
+            pp=_count(r["pp"]), ep=_count(r["ep"]), dp=_count(r["dp"]), weights=r["weight_dtype"],
+            kv=r["kv_dtype"], engine=r["engine"], version=r["engine_version"],
+            load_mode=r["load_mode"], batch=r["batch_or_concurrency"], prompt=r["input_len"],
+            output=r["output_len"], spec_decode=r["spec_decode"],
+            completeness=r["completeness"], notes=r["notes"], page=r["source"],
         )  # fmt: skip
     except (KeyError, ValueError) as error:
         raise InputError(f"{path}: row {r.get('id', '?')}: {error}") from None

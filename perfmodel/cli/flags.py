@@ -169,6 +169,10 @@ ENGINE = (
         _ENGINE,
     ),
     _flag(
+        "graph_batch", "--graph-batch --max-cudagraph-capture-size --cuda-graph-max-bs", int | None,
+        "Largest decode batch that is captured (default: the engine's).", _ENGINE,
+    ),
+    _flag(
         "attention", "--attention", Literal["fused", "unfused", "flash2", "flash3"] | None,
         "fused or unfused: scores stay on chip, or don't; flash2 or flash3: that FlashAttention "
         "(default: the engine's).", _ENGINE,

@@ -138,9 +138,10 @@ def _execution(deployment: Deployment, engine: Engine) -> Literal["graph", "eage
     """As asked, else as the engine does."""
     if engine.graph.decode or not engine.graph.counted:
         return deployment.execution or "graph"
-    if deployment.execution == "graph":
+    if deployment.execution == "graph" or deployment.graph_batch is not None:
+        flag = "--execution graph" if deployment.execution == "graph" else "--graph-batch"
         raise InputError(
-            f"--execution graph: {engine.name} captures no graphs; leave it out, or give --engine "
+            f"{flag}: {engine.name} captures no graphs; leave it out, or give --engine "
             "a copy of the preset with graph.decode: true (perfmodel engines copy)"
         )
     return "eager"
@@ -167,7 +168,8 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
         check_flash(model, hardware, deployment.attention)
     limits = _limits(deployment, engine, hardware, _largest_replica_batch(workload, parallel.dp))
     tokens = limits.max_num_batched_tokens
-    share = engine.utilisation(hardware, tokens, parallel.tp, parallel.tp * parallel.pp)
+    captured = deployment.graph_batch or engine.graph_batch(hardware, parallel.tp)
+    share = engine.utilisation(hardware, tokens, captured, parallel.tp * parallel.pp)
     understood = deployment.model_copy(
         update={
             "weights": weights,
@@ -198,6 +200,6 @@ def make_plan(model: Model, hardware: Hardware, workload: Workload, deployment: 
         model=model,
         offload=offload_of(hardware, deployment),
         own_utilisation=share,
-        graph_batch=engine.graph_batch(hardware, parallel.tp),
+        graph_batch=captured,
         draft=draft,
     )

@@ -59,6 +59,11 @@ POLICIES: dict[str, Policy] = {
             "held from the start (TensorRT-LLM's GUARANTEED_NO_EVICT)",
         ),
         Policy(
+            "inflight_no_evict_chunked", "mixed", chunked=True, reserve=1.0,
+            meaning="as inflight_no_evict, prompts in chunks (enable_chunked_prefill; "
+            "trtllm-bench's default)",
+        ),
+        Policy(
             "inflight_max_utilisation", "mixed", chunked=False, reserve=0.0,
             meaning="whole prompts beside decoding sequences; as many as fit now, preempting "
             "when the cache is full (TensorRT-LLM's MAX_UTILIZATION)",

@@ -98,6 +98,8 @@ class Deployment(Case):
     the first that the hardware has; ``generic``: assumed shares of the datasheet's rates."""
     execution: Literal["graph", "eager"] | None = None
     """Kernels replayed from a captured graph, or launched one by one; the engine's where None."""
+    graph_batch: Annotated[int | None, whole_number(1, 2**20)] = None
+    """The largest decode batch that is captured, in what the engine counts; its own where None."""
     attention: Literal["fused", "unfused", "flash2", "flash3"] | None = None
     """Whether the attention kernel keeps its scores on chip; as the engine does where None.
     ``fused`` is the kernel that was measured; ``flash2`` and ``flash3`` name FlashAttention's."""

@@ -108,12 +108,21 @@ class Engine(Spec):
         wide = tp >= 4 and tier.graph_batch_tp4 is not None
         return tier.graph_batch_tp4 if wide else tier.graph_batch
 
-    def utilisation(self, hardware: Hardware, tokens: int, tp: int, gpus: int) -> float:
-        """The default share of the device's memory; ``tokens``: the budget of a step."""
+    def utilisation(
+        self, hardware: Hardware, tokens: int, captured: int | None, gpus: int
+    ) -> float:
+        """The default share of the device's memory.
+
+        Args:
+            hardware: the device.
+            tokens: the budget of a step.
+            captured: the largest decode batch that is captured.
+            gpus: of one replica.
+        """
         if self.static_reserve is None or self.gpu_memory_utilization is not None:
             return self.gpu_memory_utilization or 1.0
-        batch = self.graph_batch(hardware, tp) or 0
-        return self.static_reserve.utilisation(hardware.capacity_bytes, tokens, batch, gpus)
+        capacity = hardware.capacity_bytes
+        return self.static_reserve.utilisation(capacity, tokens, captured or 0, gpus)
 
 
 def engine_names() -> list[str]:
