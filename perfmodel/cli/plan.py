@@ -164,6 +164,7 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
     xlsx: Annotated[Path | None, file_option("xlsx")] = None,
     csv: Annotated[Path | None, file_option("csv")] = None,
     parquet: Annotated[Path | None, file_option("parquet")] = None,
+    plot: Annotated[Path | None, file_option("plot")] = None,
     force: Annotated[bool, force_option()] = False,
 ) -> None:  # fmt: skip
     """How many GPUs of which kind, in which layout, keep what is promised to users; at what cost.
@@ -181,7 +182,7 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
         confirm=confirm, seed=seed,
     )  # fmt: skip
     serving = Serving(scheduler, prefix_caching, disaggregate=disaggregate)
-    files = PlanFiles(xlsx, csv, parquet)
+    files = PlanFiles(xlsx, csv, parquet, plot)
     files.check(force=force)
     check_emit(emit, deployment)
     with progress_stages() as progress:

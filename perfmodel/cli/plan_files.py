@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from perfmodel.cli.pictures import drawer
 from perfmodel.errors import InputError
 from perfmodel.planning.capacity.answer import Plan
 
@@ -20,6 +21,7 @@ WANTED: dict[str, tuple[str, str]] = {
     "csv": ("<path>", "The workbook's tables: a folder of .csv files, or one .csv file with a row "
             "for each deployment."),
     "parquet": ("<path>", "Likewise as .parquet."),
+    "plot": ("<file>", "User speed against cost, with the front: .svg, .png or .pdf."),
 }  # fmt: skip
 """Placeholder and help of each flag."""
 
@@ -33,7 +35,7 @@ def file_option(name: str) -> Any:
 def force_option() -> Any:
     """Whether files that are there already are overwritten."""
     return typer.Option(
-        "--force", metavar="", help="Overwrite --xlsx, --csv and --parquet.", rich_help_panel=PANEL
+        "--force", metavar="", help="Overwrite files that are there already.", rich_help_panel=PANEL
     )
 
 
@@ -44,11 +46,12 @@ class PlanFiles:
     xlsx: Path | None = None
     csv: Path | None = None
     parquet: Path | None = None
+    plot: Path | None = None
 
     @property
     def wanted(self) -> bool:
-        """Whether anything is."""
-        return not self.xlsx == self.csv == self.parquet == None  # noqa: E711
+        """Whether a workbook or its tables are."""
+        return any((self.xlsx, self.csv, self.parquet))
 
     def check(self, *, force: bool) -> None:
         """Say before the work that its result couldn't be kept.
@@ -56,6 +59,7 @@ class PlanFiles:
         Raises:
             InputError: a file is in the way, has the wrong suffix, or a library is missing.
         """
+        drawer("front", "draw_front", self.plot, force=force)
         if not self.wanted:
             return
         _imported(self)
@@ -73,6 +77,10 @@ class PlanFiles:
         Raises:
             InputError: they can't be written, or the plan has nothing to write.
         """
+        if self.plot is not None:
+            from reports.front import draw_front  # noqa: PLC0415  (only where it is drawn)
+
+            draw_front(plan, self.plot)
         if not self.wanted:
             return
         from reports.workbook.book import book_of, write_workbook  # noqa: PLC0415
