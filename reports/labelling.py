@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from reports.labels import GAPS, Box, Label, Page, Points
+from reports.labels import GAPS, Box, Label, Page, Placed, Points
 
 PAD = 1.5
 """Points of free room around a text."""
 FONT = 8.0
+ROUNDS = 5
+"""How often texts are placed anew where some find no room."""
 BACK = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
 Point = tuple[float, float]
 
@@ -29,6 +31,10 @@ class Wanted:
     toward: float | None = None
     farthest: float = GAPS[-1]
     italic: bool = False
+    weight: float = 1.0
+    """How much it matters that it finds room."""
+    shorter: str = ""
+    """What is written instead where the text finds no room."""
     lines: tuple[int, ...] = ()
     """The numbers of the lines that it names, of those to avoid."""
 
@@ -89,22 +95,59 @@ class Labeller:
         return out
 
     def write(self, wanted: Sequence[Wanted]) -> None:
-        """Write the texts that find room, the first ones first."""
+        """Write the texts that find room, the first ones first.
+
+        Where some find none, they are placed before the others and all others again: of a few
+        rounds, the one that leaves out the least that matters.
+        """
+        sized = [(one, self._label(one)) for one in wanted]
+        order = list(range(len(sized)))
+        best: dict[int, tuple[Wanted, Placed]] = {}
+        for _ in range(ROUNDS):
+            found = self._places(sized, order)
+            if _worth(found) > _worth(best):
+                best = found
+            missing = [number for number in order if number not in found]
+            if not missing:
+                break
+            order = missing + [number for number in order if number in found]
+        for one, placed in best.values():
+            self._draw(one, placed)
+        self.left_out += [one.text for n, (one, _) in enumerate(sized) if n not in best]
+
+    def _places(
+        self, sized: Sequence[tuple[Wanted, Label]], order: Sequence[int]
+    ) -> dict[int, tuple[Wanted, Placed]]:
+        """A place for each text, in that order; without those that find none."""
         box = self._axes.get_window_extent()
         inside = Box(box.x0 + 2, box.y0 + 2, box.x1 - 2, box.y1 - 2)
         page = Page(inside, self._lines, self._marks, self._point)
-        for one in wanted:
-            self._write(page, one)
+        found: dict[int, tuple[Wanted, Placed]] = {}
+        for number in order:
+            one, label = sized[number]
+            placed = page.place(label)
+            if placed is None and one.shorter:
+                one = replace(one, text=one.shorter, shorter="")
+                placed = page.place(self._label(one))
+            if placed is not None:
+                found[number] = one, placed
+        return found
 
-    def _write(self, page: Page, wanted: Wanted) -> None:
+    def _text(self, wanted: Wanted) -> Any:
         style = "italic" if wanted.italic else "normal"
         text = self._axes.text(
             0, 0, wanted.text, fontsize=FONT, color=wanted.colour, style=style, linespacing=1.15,
             ha="left", va="bottom", transform=None, bbox=BACK, zorder=5,
         )  # fmt: skip
         text.set_in_layout(False)
+        return text
+
+    def _label(self, wanted: Wanted) -> Label:
+        """A text's size as it will be drawn, and its anchors in pixels."""
+        text = self._text(wanted)
         size, pad = text.get_window_extent(self._renderer), PAD * self._point
-        label = Label(
+        text.remove()
+        return Label(
             width=size.width + 2 * pad,
             height=size.height + 2 * pad,
             anchors=tuple((float(x), float(y)) for x, y in self.pixels(wanted.anchors)),
@@ -113,12 +156,10 @@ class Labeller:
             toward=wanted.toward,
             farthest=wanted.farthest,
         )
-        placed = page.place(label)
-        if placed is None:
-            text.remove()
-            self.left_out.append(wanted.text)
-            return
+
+    def _draw(self, wanted: Wanted, placed: Placed) -> None:
         to_axes = self._axes.transAxes.inverted()
+        text, pad = self._text(wanted), PAD * self._point
         text.set_transform(self._axes.transAxes)
         text.set_position(to_axes.transform((placed.box.x0 + pad, placed.box.y0 + pad)))
         text.set_gid("label")
@@ -126,3 +167,8 @@ class Labeller:
             x, y = to_axes.transform(np.asarray(placed.leader)).T
             self._axes.plot(x, y, color="0.35", linewidth=0.6, transform=self._axes.transAxes,
                             zorder=4.5, gid="leader")  # fmt: skip
+
+
+def _worth(found: Mapping[int, tuple[Wanted, Placed]]) -> float:
+    """What texts that found room are worth together."""
+    return sum(one.weight for one, _ in found.values())

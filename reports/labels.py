@@ -125,8 +125,9 @@ class Page:
         for number, anchor in enumerate(label.anchors):
             if label.lines and self._own(label, anchor).any():
                 continue  # the line lies under a mark there
-            found = self._around(label, anchor, number * self._point)
-            if found is not None and (best is None or found[0] < best[0]):
+            most = np.inf if best is None else best[0]
+            found = self._around(label, anchor, number * self._point, most)
+            if found is not None:
                 best = found
         if best is None:
             return None
@@ -139,21 +140,23 @@ class Page:
         return placed
 
     def _around(
-        self, label: Label, anchor: tuple[float, float], cost: float
+        self, label: Label, anchor: tuple[float, float], cost: float, most: float
     ) -> tuple[float, Placed] | None:
+        """The cheapest free place at one anchor that costs less than ``most``."""
         gaps = np.asarray([g for g in GAPS if g <= label.farthest]) * self._point
         angles = np.arange(ANGLES) * (2 * np.pi / ANGLES)
         gap, angle = (a.ravel() for a in np.meshgrid(gaps, angles, indexing="ij"))
+        costs = cost + gap + self._turn(label, angle)
         boxes = self._boxes(label, anchor, gap, angle)
-        costs = cost + gap + self._turn(label, angle) + self._crossed(boxes)
-        costs += self._mistaken(label, anchor, boxes, gap)
-        costs[~self._free(boxes)] = np.inf
+        kept = np.flatnonzero((costs < most) & self._free(boxes))
+        gap, boxes, costs = gap[kept], boxes[kept], costs[kept]
+        costs = costs + self._crossed(boxes) + self._mistaken(label, anchor, boxes, gap)
         best: tuple[float, Placed] | None = None
         for at in np.argsort(costs, kind="stable"):
-            so_far = np.inf if best is None else best[0]
+            so_far = most if best is None else best[0]
             if not costs[at] < so_far:
                 return best
-            box = Box(*boxes[at])
+            box = Box(*map(float, boxes[at]))
             leader = self._leader(label, anchor, box, float(gap[at]))
             if leader is None:
                 return float(costs[at]), Placed(box, leader)
@@ -243,12 +246,15 @@ class Page:
     ) -> float:
         """The cost of the lines that a leader crosses, its own apart."""
         line = sample(np.asarray(leader), STEP * self._point)
-        others = ~np.isin(self._number, label.lines)
+        step = STEP * self._point
+        (x0, y0), (x1, y1) = line.min(axis=0) - step, line.max(axis=0) + step
+        x, y = self._lines.T
+        others = (x > x0) & (x < x1) & (y > y0) & (y < y1) & ~np.isin(self._number, label.lines)
         points, number = self._lines[others], self._number[others]
         if not len(points):
             return 0.0
         near = np.hypot(*(line[:, None, :] - points[None]).transpose(2, 0, 1)).min(axis=0)
-        crossed = np.unique(number[near < STEP * self._point])
+        crossed = np.unique(number[near < step])
         return CROSSING_COST * self._point * len(crossed)
 
     def _leads(

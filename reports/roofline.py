@@ -195,20 +195,21 @@ def _roof_texts(scene: Scene) -> Iterable[Wanted]:
     for line in scene.lines:
         if line.text:
             start, end = (np.log(np.asarray(line.points[i])) for i in line.along)
-            shares = np.linspace(0.04, 0.96, 24)[:, None]
+            shares = np.linspace(0.04, 0.96, 16)[:, None]
             anchors = [tuple(p) for p in np.exp(start + shares * (end - start))]
             flat = line.points[line.along[0]][1] == line.points[line.along[1]][1]
             own = tuple(i for i, name in enumerate(drawn) if name.startswith(line.of))
             toward = 90 if flat else 135 if line.name.endswith("L2") else -45
-            yield Wanted(line.text, anchors, colour=_ink(line.colour), toward=toward, farthest=36,
-                         lines=own)  # fmt: skip
+            yield Wanted(line.text, anchors, colour=_ink(line.colour), toward=toward, farthest=85,
+                         lines=own, shorter=line.text.partition(" (")[0],
+                         weight=4)  # fmt: skip
 
 
 def _corner_texts(scene: Scene) -> Iterable[Wanted]:
     for corner in scene.corners:
         if corner.text:
             yield Wanted(corner.text, [(corner.x, corner.y)], radius=CORNER / 2, toward=150,
-                         colour=_ink(corner.colour), farthest=68)  # fmt: skip
+                         colour=_ink(corner.colour), farthest=68, weight=2)  # fmt: skip
 
 
 def _ink(colour: str) -> str:
@@ -235,9 +236,12 @@ def _operator_texts(
             head = group[0]
             lines = [f"{d.mark.name} {percent(d.mark.share)}" if plain else d.mark.name
                      for d in group]  # fmt: skip
-            wanted.append((sum(d.mark.share for d in group), Wanted(
-                "\n".join(dict.fromkeys(lines)), [head.at], radius=head.size / 2,
-                toward=-60 if phase == "decode" else 200,
+            share = sum(d.mark.share for d in group)
+            names = list(dict.fromkeys(lines))
+            shorter = f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else ""
+            wanted.append((share, Wanted(
+                "\n".join(names), [head.at], radius=head.size / 2, shorter=shorter,
+                toward=-60 if phase == "decode" else 200, weight=1 + 10 * share,
             )))  # fmt: skip
     return sorted(wanted, key=lambda pair: -pair[0])
 
