@@ -43,7 +43,7 @@ def test_a_byte_order_mark_is_no_fault(tmp_path):
         ("a:\n\t- b\n", ("line 2", "indentation")),
         ("- 1\n- 2\n", ("top level is a list", "key: value")),
         ("just words\n", ("top level is a single value",)),
-        ("", ("empty", "name:")),
+        ("", ("empty", "key: value")),
         ("# only a comment\n", ("empty",)),
         ("a: 1\n---\nb: 2\n", ("line 2", "another document")),
         ("a: &x 1\nb: *x\n", ("line 2", "aliases")),
