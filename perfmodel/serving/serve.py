@@ -90,10 +90,10 @@ def served(
     replicas = 1 if shares else deployment.dp
     if replicas > 1:
         deployment = deployment.model_copy(update={"dp": 1})
-    # A sequence for each micro-batch: the pricer refuses more than one, and says why.
+    # What several micro-batches or ranks for a prompt need: the pricer refuses them, and says why.
     sequences = deployment.dp * deployment.pp_microbatches
     output = 1 if deployment.speculation is None else 2  # one token leaves nothing to draft
-    workload = Workload(batch=sequences, prompt=1, output=output)
+    workload = Workload(batch=sequences, prompt=deployment.cp, output=output)
     plan = make_plan(model, hardware, workload, deployment)
     device, runs, host = running(hardware, plan)
     pricer = Pricer(plan.model, plan, runs, host)
