@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import yaml
 
+from calibrate.csv_file import read_text
 from calibrate.host import fit_host
 from calibrate.published.build import build_table
 from calibrate.published.cases import Case, Setting
 from calibrate.score import Score, score
-from calibrate.write import today, write_whole
+from calibrate.write import today
 from perfmodel.errors import InputError
 from perfmodel.specs.engine import Engine, load_engine
+from perfmodel.whole_file import write_text
 
 NEEDED = ("model", "hardware", "batch", "prompt", "output", "quantity", "seconds")
 QUANTITIES = ("ttft", "tpot", "total")
 DEFAULTS: dict[str, Any] = {
     "tp": 1, "pp": 1, "weights": "auto", "activations": "auto", "kv_cache": "auto",
 }  # fmt: skip
+NUMBERS = ("batch", "prompt", "output", "seconds", "tp", "pp")
 FURTHEST = 20.0
 """Times off the preset's prediction from which a point is a slip of units, not a slow engine."""
 MOST = 1000
@@ -51,26 +53,32 @@ def read_points(path: Path, engine: str) -> list[Case]:
     Raises:
         InputError: one line with file, row and column.
     """
-    try:
-        table = pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: can't be read as CSV: {error}") from None
+    table = read_text(path)
     missing = [name for name in NEEDED if name not in table]
     if missing:
         raise InputError(f"{path}: columns missing: {', '.join(missing)}; needed: {NEEDED}")
     if not 0 < len(table) <= MOST:
         raise InputError(f"{path}: {len(table)} points; between 1 and {MOST} are taken")
-    filled = table.assign(**{n: v for n, v in DEFAULTS.items() if n not in table})
-    return [_case(row, number, path, engine) for number, row in enumerate(_records(filled), 1)]
+    rows = [dict.fromkeys(NEEDED, "") | _record(row) for row in table.to_dict("records")]
+    return [_case(row, number, path, engine) for number, row in enumerate(rows, 1)]
 
 
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(k): v for k, v in row.items()} for row in table.to_dict("records")]
+def _record(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """A row's values: numbers where they are meant and written, defaults where nothing stands."""
+    texts = {str(name): str(text).strip() for name, text in row.items()}
+    return DEFAULTS | {name: _typed(name, text) for name, text in texts.items() if text}
+
+
+def _typed(name: str, text: str) -> Any:
+    try:
+        return float(text) if name in NUMBERS else text
+    except ValueError:
+        return text
 
 
 def _whole(row: dict[str, Any], name: str, where: str) -> int:
     value = row[name]
-    if not isinstance(value, int | np.integer | float) or value != value // 1 or value < 1:
+    if not isinstance(value, int | float) or value != value // 1 or value < 1:
         raise InputError(f"{where}: {name}: a whole number from 1 is needed, not {value!r:.40}")
     return int(value)
 
@@ -143,4 +151,4 @@ def write_engine(new: Refitted, path: Path, points: Path) -> None:
     data["kernels"]["source"] = f"fitted on {said}"
     head = "# Written by `perfmodel calibrate engine`; give it to --engine.\n"
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, default_flow_style=None)
-    write_whole(path, head + text)
+    write_text(path, head + text)

@@ -11,12 +11,13 @@ import numpy as np
 import yaml
 
 from calibrate.score import Score
-from calibrate.serving_check import Predicted, Predictor, score_of
+from calibrate.serving_check import ENGINES, Predicted, Predictor, score_of
 from calibrate.serving_fit import Numbers, Response, fit_numbers, responses
 from calibrate.serving_table import ServingTable
-from calibrate.write import today, write_whole
+from calibrate.write import today
 from perfmodel.errors import InputError
 from perfmodel.specs.engine import Engine, load_engine
+from perfmodel.whole_file import write_text
 
 FURTHEST = 5.0
 """Times off the preset's TPOT from which a point is a slip of units or of columns."""
@@ -39,12 +40,16 @@ class ServingFit:
     """Each point with the numbers fitted on the others; empty for one point."""
 
 
-def fit_serving(table: ServingTable, preset: str) -> ServingFit:
-    """Fit three numbers on a table's rows, with the preset as prior.
+def fit_serving(table: ServingTable, preset: str | None = None) -> ServingFit:
+    """Fit three numbers on a table's rows, with the preset as prior; None: of the rows' engine.
 
     Raises:
         InputError: a row that can't be used, by number; rows of several engines.
     """
+    names = list(dict.fromkeys(row.engine for row in table.rows))
+    if len(names) > 1:
+        raise InputError(f"{table.source}: engine: {', '.join(names)}: fit one of them at a time")
+    preset = preset or ENGINES.get(names[0], names[0])
     if len(table.rows) > MOST_POINTS:
         raise InputError(
             f"{table.source}: {len(table.rows)} points: give up to {MOST_POINTS}, of one deployment"
@@ -72,6 +77,8 @@ def _usable(made: Response | Predicted, path: Path) -> Response:
     where = f"{path}: row {row.number}"
     if isinstance(made, Predicted):
         raise InputError(f"{where}: {made.reason}")
+    if row.osl == 1:
+        raise InputError(f"{where}: osl: 1 token has no time per output token; give 2 or more")
     if not np.isfinite(row.tpot_ms):
         raise InputError(f"{where}: tpot_ms: is empty; a measured mean is needed")
     ratio = row.tpot_ms / made.predicted.tpot_ms
@@ -122,7 +129,7 @@ def write_fitted(fit: ServingFit, path: Path, points: Path) -> None:
         "kernels": fit.engine.kernels.model_copy(update={"source": said}),
     })  # fmt: skip
     head = "# Written by `perfmodel calibrate serving`; give it to --engine.\n"
-    write_whole(path, head + _text(engine))
+    write_text(path, head + _text(engine))
 
 
 def tpot_score(points: tuple[Predicted, ...]) -> Score:

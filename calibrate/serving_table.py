@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from calibrate.csv_file import read_text
 from perfmodel.errors import InputError
 
 NEEDED = (
@@ -27,6 +28,7 @@ SETTINGS = ("kv_cache", "max_num_seqs", "max_num_batched_tokens", "ttft_steps")
 """Optional columns; empty: what is known of the bench, else the engine's default."""
 MOST = 100_000
 """Rows that a table may hold."""
+MOST_WHOLE = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,7 @@ def read_serving(path: Path) -> ServingTable:
     Raises:
         InputError: one line with file, row and column.
     """
-    try:
-        data = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: can't be read as CSV: {error}") from None
+    data = read_text(path)
     missing = [name for name in NEEDED if name not in data]
     if missing:
         raise InputError(f"{path}: columns missing: {', '.join(missing)}")
@@ -150,9 +149,14 @@ def _number(text: str, where: str) -> float:
 
 
 def _whole(text: str, where: str) -> int:
-    value = _number(text, where)
-    if value != int(value) or not 1 <= value <= 10**9:
-        raise InputError(f"{where}: a whole number from 1 is needed, not {text[:40]!r}")
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (1 <= value <= MOST_WHOLE and value == int(value)):
+        raise InputError(
+            f"{where}: a whole number from 1 to {MOST_WHOLE:,} is needed, not {text[:40]!r}"
+        )
     return int(value)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from calibrate.csv_file import read_text
 from calibrate.readers import translate
 from calibrate.schema import TIME, Family, Indices, checked, family_of
 from calibrate.table_work import roof_of
@@ -98,31 +98,13 @@ def _read(path: Path) -> pd.DataFrame:
         with path.open("rb") as file:
             parquet = file.read(4) == PARQUET
         if not parquet:
-            return _read_csv(path)
+            return read_text(path)
         return pd.read_parquet(path).reset_index(drop=True)
     except InputError:
         raise
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{path}: can't be read: {' '.join(text.split())[:200]}") from None
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        lines = csv.reader(file)
-        header = [name.strip() for name in next(lines, [])]
-        rows = [line for line in lines if line]
-    if not header:
-        raise InputError(f"{path}: is empty")
-    twice = {name for name in header if header.count(name) > 1}
-    if twice:
-        raise InputError(f"{path}: column {min(twice)!r:.60} stands twice in the header")
-    for number, line in enumerate(rows, 1):
-        if len(line) != len(header):
-            raise InputError(
-                f"{path}: row {number}: {len(line)} values under {len(header)} columns"
-            )
-    return pd.DataFrame(rows, columns=header, dtype=object)
 
 
 def known_hardware(name: str) -> Hardware | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,9 +13,9 @@ import yaml
 from calibrate.calibrated import CalibratedSet
 from calibrate.fit import rounded
 from calibrate.score import Score
-from perfmodel.errors import InputError
 from perfmodel.kernels.calibration_file import CalibrationFile, encode
 from perfmodel.operators.quantity import Array
+from perfmodel.whole_file import write_text
 
 HEADER = """\
 # Written by `perfmodel calibrate fit`; don't edit. Parameters are shares of the datasheet's rates,
@@ -126,27 +125,6 @@ def calibration_record(about: Provenance, sets: Mapping[str, FittedSet]) -> dict
     return record
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it appears whole or not at all.
-
-    Raises:
-        InputError: the disk refuses.
-    """
-    part = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            part = Path(file.name)
-            file.write(text)
-        part.chmod(0o644)
-        part.replace(path)
-    except OSError as error:
-        if part is not None:
-            part.unlink(missing_ok=True)
-        raise InputError(f"{path}: can't be written: {error.strerror or error}") from None
-
-
 def write_calibration(path: Path, about: Provenance, sets: Mapping[str, FittedSet]) -> None:
     """Write the calibration of one device and stack.
 
@@ -157,4 +135,4 @@ def write_calibration(path: Path, about: Provenance, sets: Mapping[str, FittedSe
     text = yaml.safe_dump(
         record, sort_keys=False, width=1000, allow_unicode=True, default_flow_style=None
     )
-    write_whole(path, HEADER + text)
+    write_text(path, HEADER + text)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from perfmodel.errors import InputError
@@ -16,14 +17,39 @@ def check_free(path: Path, suffixes: tuple[str, ...], *, force: bool) -> None:
     """Say before the work that its result couldn't be kept.
 
     Raises:
-        InputError: another suffix, no such folder, a folder, or a file that is there already.
+        InputError: another suffix, no such folder or none that may be written to, a folder, or a
+            file that is there already.
     """
     if path.suffix.lower() not in suffixes:
         raise InputError(f"{path}: name it with {' or '.join(suffixes)}")
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}")
-    if path.is_dir() or (path.exists() and not force):
+    if path.is_dir() or (os.path.lexists(path) and not force):
         raise InputError(f"{path}: is there already; --force overwrites a file")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise InputError(f"{path}: the folder {path.parent} can't be written to: choose another")
+
+
+@contextmanager
+def part_of(path: Path) -> Iterator[Path]:
+    """A file beside ``path`` for the block to fill, which then takes its place in one step.
+
+    It has the permissions of the file that it replaces, else those of any new file.
+
+    Raises:
+        InputError: the disk refuses.
+    """
+    part = path.parent / f".{path.stem[:40]}.{secrets.token_hex(4)}{path.suffix}"
+    try:
+        part.open("xb").close()
+        yield part
+        if path.exists():
+            part.chmod(path.stat().st_mode & 0o777)
+        part.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: can't be written: {error.strerror or error}") from None
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, write: Writer) -> None:
@@ -32,17 +58,14 @@ def write_whole(path: Path, write: Writer) -> None:
     Raises:
         InputError: the disk refuses.
     """
-    handle, name = -1, ""
-    try:
-        handle, name = tempfile.mkstemp(
-            suffix=path.suffix, prefix=f".{path.stem}.", dir=path.parent
-        )
-        os.close(handle)
-        write(Path(name))
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: can't be written: {error.strerror or error}") from None
-    finally:
-        if name:
-            Path(name).unlink(missing_ok=True)
+    with part_of(path) as part:
+        write(part)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file of text, in UTF-8 and with newlines as they are.
+
+    Raises:
+        InputError: the disk refuses.
+    """
+    write_whole(path, lambda part: part.write_bytes(text.encode()))

@@ -10,6 +10,7 @@ import typer
 from perfmodel.cli.calibrate import app
 from perfmodel.cli.output import console, print_json
 from perfmodel.errors import InputError
+from perfmodel.whole_file import check_free
 
 
 @app.command("engine")
@@ -36,8 +37,7 @@ def engine(
         from calibrate.own_points import read_points, refit_engine, write_engine  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"{error.name} is missing: pip install 'perfmodel[calibrate]'") from None
-    if out.exists() and not force:
-        raise InputError(f"{out}: exists already; give --force to replace it")
+    check_free(out, (".yaml", ".yml"), force=force)
     new = refit_engine(read_points(points, preset), preset)
     write_engine(new, out, points)
     if as_json:

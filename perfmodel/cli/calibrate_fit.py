@@ -13,6 +13,7 @@ from perfmodel.cli.output import console, print_json, table
 from perfmodel.errors import InputError
 from perfmodel.kernels.choice import GENERIC
 from perfmodel.specs.hardware import Hardware, hardware_dir, load_hardware
+from perfmodel.whole_file import check_free
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,8 +96,7 @@ def fit(
         )
     profile = load_hardware(hardware)
     path = out or default_path(profile, stack)
-    if path.exists() and not force:
-        raise InputError(f"{path}: exists already; give --force to replace it, or --out")
+    check_free(path, (".yaml", ".yml"), force=force)
     with console_progress() as say:
         fits = fit_measured(tables, profile, rows, say)
     about = Provenance(profile.name, stack, fits.release, today(), fits.source)

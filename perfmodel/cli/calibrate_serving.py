@@ -10,6 +10,7 @@ import typer
 from perfmodel.cli.calibrate import app
 from perfmodel.cli.output import console, print_json, table
 from perfmodel.errors import InputError
+from perfmodel.whole_file import check_free
 
 
 @app.command("serving")
@@ -23,8 +24,9 @@ def serving(
     ],
     out: Annotated[Path, typer.Option("--out", help="The new preset, for --engine.")],
     preset: Annotated[
-        str, typer.Option("--engine", help="Preset to start from: its numbers are the prior.")
-    ] = "vllm",
+        str | None,
+        typer.Option("--engine", help="Preset to start from, the prior; else the rows' engine's."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
@@ -41,8 +43,7 @@ def serving(
         from calibrate.serving_table import read_serving  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"{error.name} is missing: pip install 'perfmodel[calibrate]'") from None
-    if out.exists() and not force:
-        raise InputError(f"{out}: exists already; give --force to replace it")
+    check_free(out, (".yaml", ".yml"), force=force)
     fit = fit_serving(read_serving(points), preset)
     write_fitted(fit, out, points)
     errors = {

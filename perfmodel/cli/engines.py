@@ -17,6 +17,7 @@ from perfmodel.cli.output import console, print_json, table
 from perfmodel.cli.text import exact, whole
 from perfmodel.errors import InputError, UnknownNameError
 from perfmodel.specs.engine import Engine, engine_names, engine_path, load_engine
+from perfmodel.whole_file import check_free, write_text
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -154,13 +155,7 @@ def copy(
         text = _text(str(engine_path(engine).stem))
     except UnknownNameError as error:
         raise UnknownNameError(f"engines copy: {error}") from None
-    if file.suffix not in {".yaml", ".yml"}:
-        raise InputError(f"engines copy: {file}: its name must end in .yaml, as --engine needs it")
-    if file.exists() and not force:
-        raise InputError(f"engines copy: {file} is there already; --force overwrites it")
-    try:
-        line = f"name: {json.dumps(file.stem, ensure_ascii=False)}"
-        file.write_text(NAME_LINE.sub(lambda _: line, text, count=1), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"engines copy: can't write {file}: {error.strerror}") from None
+    check_free(file, (".yaml", ".yml"), force=force)
+    line = f"name: {json.dumps(file.stem, ensure_ascii=False)}"
+    write_text(file, NAME_LINE.sub(lambda _: line, text, count=1))
     print(f"{file}: a copy of {engine}; change it and give it to --engine", file=sys.stderr)

@@ -87,10 +87,7 @@ def notes(case: Served, demand: Demand, serving: Serving) -> Iterator[str]:
         )
     longest, made_for = _longest(demand), case.model.max_positions
     if made_for is not None and longest > made_for:
-        yield (
-            f"{longest:,} tokens exceed the {made_for:,} that {case.model.name} was made for; "
-            "steps of such contexts are extrapolated"
-        )
+        yield f"{longest:,} tokens exceed the {made_for:,} that {case.model.name} was made for"
 
 
 def _longest(demand: Demand) -> int:

@@ -13,6 +13,7 @@ from perfmodel.cli.output import console, figure, print_json, table
 from perfmodel.cli.text import whole
 from perfmodel.cli.validate import app
 from perfmodel.errors import InputError
+from perfmodel.specs.engine import load_engine
 
 if TYPE_CHECKING:
     from calibrate.score import Score
@@ -52,6 +53,8 @@ def serving(
         raise InputError(f"{error.name} is missing: pip install 'perfmodel[calibrate]'") from None
     if out is not None:
         check_free(out, (".csv",), force=force)
+    if engine is not None:
+        load_engine(engine)  # wrong for all rows, it would be the reason of each
     read = read_serving(measured)
     with _Bar(len(read.rows), quiet=as_json) as moved:
         check = check_serving(read, engine, moved)

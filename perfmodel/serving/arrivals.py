@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, repeat
-from math import inf, isfinite
+from math import isfinite
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from perfmodel.serving.lengths import BLOCK, Lengths
 from perfmodel.serving.mix import Part, drawn
 from perfmodel.serving.sequence import Sequence
 from perfmodel.serving.shared_prefix import SharedPrefix, whole_number
-from perfmodel.serving.trace import Misfit, read_trace
+from perfmodel.serving.trace import LATEST, Misfit, read_trace
 from perfmodel.specs.workload import LARGEST
 
 DEFAULT_PROMPT, DEFAULT_OUTPUT = Lengths("constant", (1024,)), Lengths("constant", (256,))
@@ -35,8 +35,10 @@ class ClosedLoop:
 
     def __post_init__(self) -> None:
         whole_number("--concurrency", self.concurrency, 1, LARGEST)
-        if not 0 <= self.think_s < inf:
-            raise InputError(f"think_s: must be 0 or more seconds (got {self.think_s})")
+        if not 0 <= self.think_s <= LATEST:
+            raise InputError(
+                f"think_s: must be from 0 to {LATEST:g} seconds (got {self.think_s:g})"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,11 @@ class Demand:
             first = min(total, self.arrivals.concurrency)
             start = list(made(repeat(0.0, first)))
             return Source(iter(start), total, made, first, self.arrivals.think_s)
+        if total > LATEST * self.arrivals.rate:
+            raise InputError(
+                f"--rate: {total:,} requests at {self.arrivals.rate:g} per second come in more "
+                f"than {LATEST:g} seconds: raise it, or ask for fewer --requests"
+            )
         times = self.arrivals.times(_generator(self.seed, 0))
         return Source(made(islice(times, total)), total)
 

@@ -91,15 +91,13 @@ class Instance:
     def earliest_end(self) -> float:
         """A time before which no sequence ends or is preempted, if no prompt is admitted.
 
-        It holds for step times that don't fall with the context. Needs a decoding sequence.
+        Needs a decoding sequence.
         """
         batch = self.batch
-        steps = batch.due[0] - batch.steps
-        if self.blocks.growing:
-            if not self.blocks.fits_after(batch.tokens_after(1)):
-                return self.clock
-            steps = self._steps_that_fit(steps)
-        return self.clock + steps * self.times.decode(batch.slots, batch.context)
+        if self.blocks.growing and not self.blocks.fits_after(batch.tokens_after(1)):
+            return self.clock
+        steps, first, last = self._stretch()
+        return self.clock + steps * (first + last) / 2
 
     def submit(self, sequence: Sequence, now: float) -> None:
         """Queue one sequence, as `submit_all` does."""
@@ -183,26 +181,15 @@ class Instance:
 
         (Where a share of outputs must be free, rounding to blocks may let it in steps earlier.)
         """
-        times, batch = self.times, self.batch
-        slots, context = batch.slots, batch.context
+        batch = self.batch
         self.filling = False
-        steps = batch.due[0] - batch.steps
-        if self.blocks.growing and steps > 1:
-            steps = self._steps_that_fit(steps)
+        steps, first, last = self._stretch()
         begun = self.clock
         start = begun + self._moved()
-        seconds = first = times.decode(slots, context)
-        if steps > 1:
-            growth = slots * times.tokens_per_step
-            reach = times.linear_up_to(slots, context)
-            if context + (steps - 1) * growth > reach:
-                steps = max(1, int((reach - context) / growth) + 1)
-        if steps > 1:
-            last = times.decode(slots, context + (steps - 1) * growth)
-            seconds = steps * (first + last) / 2
-            if start + seconds > limit:
-                slope = (last - first) / (steps - 1)
-                steps, seconds = steps_until(limit - start, first, slope, steps)
+        seconds = steps * (first + last) / 2
+        if steps > 1 and start + seconds > limit:
+            slope = (last - first) / (steps - 1)
+            steps, seconds = steps_until(limit - start, first, slope, steps)
         self.clock = start + seconds
         self.observer.runs(self, begun, 0, steps)
         if self.prefixes is not None:
@@ -210,6 +197,25 @@ class Instance:
         done = self._leave(batch.advance(steps, start, first, seconds))
         self.observer.step(self, begun, 0)
         return done
+
+    def _stretch(self) -> tuple[int, float, float]:
+        """Steps up to the next end, full cache or bend of the step time; those of first and last.
+
+        Between them the steps' times lie on a line.
+        """
+        times, batch = self.times, self.batch
+        slots, context = batch.slots, batch.context
+        steps = batch.due[0] - batch.steps
+        if self.blocks.growing and steps > 1:
+            steps = self._steps_that_fit(steps)
+        first = times.decode(slots, context)
+        if steps == 1:
+            return 1, first, first
+        growth = slots * times.tokens_per_step
+        reach = times.linear_up_to(slots, context)
+        if context + (steps - 1) * growth > reach:
+            steps = max(1, int((reach - context) / growth) + 1)
+        return steps, first, times.decode(slots, context + (steps - 1) * growth)
 
     def _moved(self) -> float:
         """The transfers that a step waits for."""

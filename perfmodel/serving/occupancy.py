@@ -117,6 +117,7 @@ class Occupancy:
         if self._width == 0.0:
             return np.zeros((3, len(edges)))
         own = self._origin + self._width * np.arange(POINTS + 1)
+        own = np.minimum(own, max(self.last, self._origin))  # nothing comes after the last
         sums = np.zeros((3, POINTS + 1))
         np.cumsum(self._integrals, axis=1, out=sums[:, 1:])
         return np.array([np.interp(edges, own, row) for row in sums])

@@ -170,22 +170,20 @@ class Pricer:
         assert self.host is not None  # noqa: S101  (callers looked)
         return HostTime(self.host, self.plan.engine.name, len(self.model.layers), sequences)
 
-    def issued_ahead(self) -> tuple[float, float]:
+    def issued_ahead(self) -> tuple[float, float, float]:
         """Tokens beyond which a step with prompts is issued kernel by kernel, and its least time.
 
-        Such a step takes at least as long as a host ahead of the device needs to launch it.
+        Such a step takes at least as long as a host ahead of the device needs to launch it: of
+        prompts alone, and beside decoding sequences.
         """
         graph = self.plan.engine.graph
         if self.host is None or not ahead_of_device(self.plan, graph.prefill_tokens + 1):
-            return inf, 0.0
-        return graph.prefill_tokens, self.device.issue_s("eager") * self.launches
+            return inf, 0.0, 0.0
+        alone = made_step(self.plan, "prefill", 1, 16, 0)
+        beside = replace(made_step(self.plan, "decode", 1, 1, 1), beside=(alone,))
+        each = self.device.issue_s("eager")
+        return graph.prefill_tokens, each * self._launches(alone), each * self._launches(beside)
 
-    @property
-    def launches(self) -> int:
-        """Kernels of a step in which one sequence decodes beside a chunk."""
-        step = replace(
-            made_step(self.plan, "decode", 1, 1, 1),
-            beside=(made_step(self.plan, "prefill", 1, 16, 0),),
-        )
+    def _launches(self, step: Step) -> int:
         operators = [*body_of(self.model, step, self.plan), *head_of(self.model, step, self.plan)]
         return sum(o.count * int(np.max(self.device.time(o).launches)) for o in operators)

@@ -90,14 +90,15 @@ def served(
     replicas = 1 if shares else deployment.dp
     if replicas > 1:
         deployment = deployment.model_copy(update={"dp": 1})
-    # A sequence for each micro-batch: the pricer refuses more than one, and says why.
+    # What several micro-batches or ranks for a prompt need: the pricer refuses them, and says why.
     sequences = deployment.dp * deployment.pp_microbatches
     output = 1 if deployment.speculation is None else 2  # one token leaves nothing to draft
-    workload = Workload(batch=sequences, prompt=1, output=output)
+    workload = Workload(batch=sequences, prompt=deployment.cp, output=output)
     plan = make_plan(model, hardware, workload, deployment)
     device, runs, host = running(hardware, plan)
     pricer = Pricer(plan.model, plan, runs, host)
-    times: StepTimes = TabulatedSteps(pricer, min(model.max_positions or LONGEST, LARGEST))
+    blocks = _blocks(plan, hardware)
+    times: StepTimes = TabulatedSteps(pricer, *contexts(plan, blocks()))
     if plan.parallel.dp > 1:
         times = LockstepSteps(times, plan.parallel.dp)
     preset = plan.engine.scheduler
@@ -106,7 +107,7 @@ def served(
         caches = preset is not None and preset.prefix_caching
     engine = Engine(
         times=times,
-        blocks=_blocks(plan, hardware),
+        blocks=blocks,
         policy=_policy(serving, preset),
         max_num_seqs=plan.limits.max_num_seqs * plan.parallel.dp,
         max_num_batched_tokens=plan.limits.max_num_batched_tokens * plan.parallel.dp,
@@ -127,6 +128,12 @@ def _blocks(plan: Plan, hardware: Hardware) -> Callable[[], Blocks]:
     room = kv_room(plan.model, hardware, plan)
     room = replace(room, capacity=room.capacity * plan.parallel.dp)
     return room.blocks
+
+
+def contexts(plan: Plan, blocks: Blocks) -> tuple[int, int]:
+    """Up to which context step times are tabulated: what the model was made for, what fits."""
+    longest = min(plan.model.max_positions or LONGEST, LARGEST)
+    return longest, min(max(blocks.longest(), longest), LARGEST)
 
 
 def transfer_of(case: Served) -> Transfer:

@@ -13,7 +13,10 @@ from perfmodel.serving.engine import Engine, Transfer
 from perfmodel.serving.recorder import Ended, Recorder, Watch
 from perfmodel.serving.results import Pool, Simulation
 from perfmodel.serving.router import router_named
-from perfmodel.specs.workload import LARGEST
+from perfmodel.serving.shared_prefix import whole_number
+
+MOST = 65_536
+"""Instances: as many as a deployment may have ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +78,8 @@ def simulate_engines(
     if disaggregation:
         if replicas != 1:
             raise InputError("--replicas: not with --disaggregate, which gives both pools' sizes")
-        _check("--disaggregate", disaggregation.prefill)
-        _check("--disaggregate", disaggregation.decode)
+        whole_number("--disaggregate", disaggregation.prefill, 1, MOST)
+        whole_number("--disaggregate", disaggregation.decode, 1, MOST)
         decode = disaggregation.decode_engine or engine
         Cluster(
             recorder, router_named(router), engine, disaggregation.prefill,
@@ -84,7 +87,7 @@ def simulate_engines(
         ).run(source)  # fmt: skip
         parts = [("prefill", engine.gpus), ("decode", decode.gpus)]
     else:
-        _check("--replicas", replicas)
+        whole_number("--replicas", replicas, 1, MOST)
         chosen = router_named(router)
         if replicas == 1 and not source.think_s:
             serve_alone(engine, source, recorder)
@@ -93,11 +96,6 @@ def simulate_engines(
         parts = [("engine", engine.gpus)]
     recorder.flush()
     return _result(recorder, parts, perf_counter() - started)
-
-
-def _check(flag: str, instances: int) -> None:
-    if not 1 <= instances <= LARGEST:
-        raise InputError(f"{flag}: at least 1 instance is needed (got {instances})")
 
 
 def _misfit(

@@ -16,7 +16,7 @@ from perfmodel.serving.asked import Asked, Bounds
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.open_loop import open_loop
 from perfmodel.serving.pricing import Array
-from perfmodel.serving.serve import LONGEST, Served, Serving, served
+from perfmodel.serving.serve import Served, Serving, contexts, served
 from perfmodel.serving.steady import State, closed_loop, drained
 from perfmodel.serving.step_arrays import ArraySteps, LockstepArrays, PricedArrays
 from perfmodel.specs.deployment import Deployment
@@ -81,8 +81,7 @@ class FastEngine:
     def of(cls, case: Served) -> FastEngine:
         """The engine of what `serve.served` makes."""
         plan = case.plan
-        longest = min(plan.model.max_positions or LONGEST, LARGEST)
-        times: ArraySteps = PricedArrays(case.pricer, longest)
+        times: ArraySteps = PricedArrays(case.pricer, *contexts(plan, case.engine.blocks()))
         if plan.parallel.dp > 1:
             times = LockstepArrays(times, plan.parallel.dp)
         return cls(case, times)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.serving.pricing import Array, Pricer
-from perfmodel.serving.tables import NODES_PER_OCTAVE, SHORT_STRIDE, grid
+from perfmodel.serving.tables import decode_nodes
 
 BLOCK = 256
 """Whole numbers that are evaluated at a time."""
@@ -136,21 +136,22 @@ class PricedArrays:
 
     Args:
         pricer: what prices the groups of operators.
-        longest: the longest context that is asked for.
+        longest: the longest context that is usual.
+        beyond: the longest that may come up.
     """
 
-    def __init__(self, pricer: Pricer, longest: int) -> None:
+    def __init__(self, pricer: Pricer, longest: int, beyond: int = 0) -> None:
         self._pricer = pricer
         self.tokens_per_step = pricer.tokens_per_step
         self.width = pricer.width
         self._stated = 1 + (pricer.stated_draft or 0.0)
-        self._decoding = Plane(pricer.decoding, grid(longest, NODES_PER_OCTAVE, SHORT_STRIDE))
+        self._decoding = Plane(pricer.decoding, decode_nodes(pricer, longest, beyond))
         self._fixed = Line(pricer.fixed)
         self._shared = Line(lambda tokens: pricer.exposed(*pricer.shared(tokens)))
         self._head = Line(pricer.head, at_zero=0.0)
         self._serial = Line(pricer.serial_s)
         self._floor_s = pricer.floor_s
-        self._issued_from, self._issue_s = pricer.issued_ahead()
+        self._issued_from, *self._issue_s = pricer.issued_ahead()
 
     def decode(self, sequences: Array, each: Array) -> Array:
         """A step that decodes."""
@@ -173,7 +174,8 @@ class PricedArrays:
         seconds = seconds + self._decoding(sequences, each) + self._serial(sequences + prompts)
         seconds = np.maximum(seconds, self._floor_s)
         eager = rows + tokens > self._issued_from
-        seconds = np.where(eager, np.maximum(seconds, self._issue_s), seconds)
+        issue_s = np.where(sequences > 0, self._issue_s[1], self._issue_s[0])
+        seconds = np.where(eager, np.maximum(seconds, issue_s), seconds)
         drafts = np.minimum(sequences, 1.0) * (self._stated - 1) / self._stated * alone
         result: Array = np.where(tokens > 0, seconds + drafts, alone)
         return result

@@ -14,6 +14,7 @@ from math import ceil
 import numpy as np
 
 from perfmodel.operators.quantity import Quantity
+from perfmodel.serving.nodes import grid, with_switches
 from perfmodel.serving.pricing import Array, Pricer
 from perfmodel.serving.step_times import Chunk
 
@@ -23,16 +24,9 @@ BLOCK = 512
 """Token counts, or rows of the head, that are evaluated at a time."""
 ROWS, PROMPT_ROWS = 16, 32
 """Numbers of sequences, or lengths of a chunk, whose rows are evaluated at a time."""
-SHORT, SHORT_STRIDE, PROMPT_STRIDE = 256, 4, 8
-"""Cached tokens up to which the grid is even, because kernels for short contexts differ; and how
-far apart its points are: a chunk's own tokens are context too, so that theirs may be further."""
-
-
-def grid(longest: float, per_octave: int, stride: int) -> Array:
-    """Cached tokens of the rows: evenly up to `SHORT`, then so many for each doubling."""
-    even = np.arange(0.0, SHORT, stride)
-    count = 2 + int(per_octave * np.log2(max(longest / SHORT, 1.0)))
-    return np.concatenate([even, np.round(np.geomspace(SHORT, max(longest, 2 * SHORT), count))])
+SHORT_STRIDE, PROMPT_STRIDE = 4, 8
+"""How far apart points for short contexts are: a chunk's own tokens are context too, so that theirs
+may be further."""
 
 
 def rounded(length: float) -> int:
@@ -69,31 +63,37 @@ def _along(nodes: list[float], row: list[float], cached: float) -> float:
     return value + (cached - low) / (nodes[j] - low) * (row[j] - value)
 
 
+def decode_nodes(pricer: Pricer, longest: int, beyond: int = 0) -> Array:
+    """Cached tokens at which decode steps are evaluated."""
+    nodes = grid(longest, NODES_PER_OCTAVE, SHORT_STRIDE, beyond)
+    return np.unique(with_switches(nodes, pricer.model, np.array([float(pricer.width)])))
+
+
 class TabulatedSteps:
     """`StepTimes` of a deployment.
 
     Args:
         pricer: what prices the groups of operators.
-        longest: the longest context that is asked for.
+        longest: the longest context that is usual.
+        beyond: the longest that may come up.
     """
 
-    def __init__(self, pricer: Pricer, longest: int) -> None:
+    def __init__(self, pricer: Pricer, longest: int, beyond: int = 0) -> None:
         self._pricer = pricer
         self.tokens_per_step = pricer.tokens_per_step
         self.width = pricer.width
         self._stated = 1 + (pricer.stated_draft or 0.0)
-        self._cached = grid(longest, NODES_PER_OCTAVE, SHORT_STRIDE)
+        self._cached = decode_nodes(pricer, longest, beyond)
         self._nodes: list[float] = self._cached.tolist()
-        self._before = grid(longest, PROMPT_NODES_PER_OCTAVE, PROMPT_STRIDE)
-        self._before_nodes: list[float] = self._before.tolist()
+        self._before = grid(longest, PROMPT_NODES_PER_OCTAVE, PROMPT_STRIDE, beyond)
         self._shared: dict[int, list[float]] = {}
         self._head: dict[int, list[float]] = {}
         self._fixed: dict[int, list[float]] = {}
         self._serial: dict[int, float] = {}
         self._decoding: dict[int, list[float]] = {}
-        self._prompts: dict[tuple[int, int], list[float]] = {}
+        self._prompts: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
         self.floor_s = pricer.floor_s
-        self._issued_from, self._issue_s = pricer.issued_ahead()
+        self._issued_from, *self._issue_s = pricer.issued_ahead()
 
     def _shared_s(self, tokens: int) -> float:
         """What runs once over all tokens of a step with prompts.
@@ -141,17 +141,19 @@ class TabulatedSteps:
         """Attention of the decoding sequences."""
         return _along(self._nodes, self._decode_row(sequences), context / sequences)
 
-    def _prompts_row(self, count: int, size: int) -> list[float]:
+    def _prompts_row(self, count: int, size: int) -> tuple[list[float], list[float]]:
+        """Cached tokens, and the seconds of ``count`` chunks of ``size`` after them."""
         row = self._prompts.get((count, size))
         if row is None:
             step = 2 ** max(0, size.bit_length() - 8)
             first = max(step, size - size % (PROMPT_ROWS * step))
             sizes = [rounded(first + n * step) for n in range(PROMPT_ROWS)]
-            lengths = np.asarray(sizes, dtype=np.float64)[:, None]
-            seconds = self._pricer.prompts(float(count), lengths, self._before)
-            rows = _rows(seconds, lengths, self._before)
-            for length, values in zip(sizes, rows, strict=True):
-                self._prompts[count, length] = values
+            lengths = np.asarray(sizes, dtype=np.float64)
+            nodes = with_switches(self._before, self._pricer.model, lengths)
+            seconds = self._pricer.prompts(float(count), lengths[:, None], nodes)
+            rows = np.broadcast_to(np.asarray(seconds), nodes.shape).tolist()
+            for length, before, values in zip(sizes, nodes.tolist(), rows, strict=True):
+                self._prompts[count, length] = before, values
             row = self._prompts[count, size]
         return row
 
@@ -168,7 +170,8 @@ class TabulatedSteps:
                 pairs += new * (cached + new / 2)
             size = tokens / count
             before = max(pairs / tokens - size / 2, 0.0)
-        return _along(self._before_nodes, self._prompts_row(count, rounded(size)), before)
+        nodes, row = self._prompts_row(count, rounded(size))
+        return _along(nodes, row, before)
 
     def _fixed_s(self, sequences: int) -> float:
         """A decode step's part that its context doesn't change."""
@@ -195,7 +198,7 @@ class TabulatedSteps:
         seconds += self._serial_s(sequences + len(chunks))
         seconds = max(seconds, self.floor_s)
         if tokens > self._issued_from:
-            seconds = max(seconds, self._issue_s)
+            seconds = max(seconds, self._issue_s[sequences > 0])
         if sequences and self._stated > 1:
             seconds += (self._stated - 1) * self.decode(sequences, context) / self._stated
         return seconds

@@ -14,6 +14,9 @@ from perfmodel.specs.workload import LARGEST
 NEEDED = ("arrival_s", "prompt_tokens", "output_tokens")
 PREFIX = ("prefix_id", "prefix_tokens")
 
+LATEST = 1e10
+"""Seconds up to which requests come: a number tells times apart by 2 µs there."""
+
 Misfit = Callable[[int, int], str | None]
 """Why a request of so many prompt and output tokens can never be served, or None."""
 
@@ -39,6 +42,8 @@ class _Row:
             raise self.wrong("arrival_s", "write seconds as a number")
         if value < 0:
             raise self.wrong("arrival_s", "times start at 0: add an offset to all rows")
+        if value > LATEST:
+            raise self.wrong("arrival_s", "write seconds from the first request on, not its date")
         if value < before:
             raise self.wrong(
                 "arrival_s", f"earlier than the row before ({before:g}): sort the rows by arrival_s"
@@ -86,27 +91,40 @@ def read_trace(path: Path | str, misfit: Misfit | None = None) -> Iterator[Seque
         InputError: the file can't be read, or a row is wrong: its line, column, value and remedy.
     """
     file = Path(path)
+    if file.is_fifo() or file.is_char_device():
+        raise InputError(f"{file}: a trace is read twice: save it as a file and give that")
     try:
         with file.open(encoding="utf-8-sig", newline="") as text:
             yield from _rows(file, text, misfit)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{file}: can't be read: {' '.join(reason.split())[:200]}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: can't be read: no UTF-8 text; save it as UTF-8") from None
+    except OSError as error:
+        raise InputError(f"{file}: can't be read: {error.strerror or error}") from None
+
+
+def _lines(file: Path, text: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    """The lines that aren't blank, with their numbers."""
+    reader = csv.reader(text, strict=True)
+    try:
+        for values in reader:
+            if len(values) > 1 or "".join(values).strip():
+                yield reader.line_num, values
+    except csv.Error as error:
+        raise InputError(f"{file}: line {reader.line_num}: no CSV: {error}") from None
 
 
 def _rows(file: Path, text: Iterator[str], misfit: Misfit | None) -> Iterator[Sequence]:
-    reader = csv.reader(text)
-    header = [name.strip() for name in next(reader, [])]
+    lines = _lines(file, text)
+    header = [name.strip() for name in next(lines, (1, []))[1]]
     prefixed = _check_header(file, header)
     number, arrival = 0, 0.0
-    for values in reader:
-        if not values:
-            continue
+    for line, values in lines:
         if len(values) != len(header):
             raise InputError(
-                f"{file}: line {reader.line_num}: {len(values)} values under {len(header)} columns"
+                f"{file}: line {line}: {len(values)} values under {len(header)} columns: "
+                "give each column one"
             )
-        row = _Row(file, reader.line_num, dict(zip(header, values, strict=True)))
+        row = _Row(file, line, dict(zip(header, values, strict=True)))
         arrival = row.arrival(arrival)
         prompt, output = row.tokens("prompt_tokens"), row.tokens("output_tokens")
         prefix = row.prefix(prompt) if prefixed else ()
@@ -123,7 +141,7 @@ def _check_header(file: Path, header: list[str]) -> bool:
     if not header:
         raise InputError(f"{file}: is empty: write a header with {', '.join(NEEDED)}")
     for name in header:
-        if header.count(name) > 1:
+        if name and header.count(name) > 1:
             raise InputError(f"{file}: line 1: column {name[:40]!r} stands twice: remove one")
     missing = [name for name in NEEDED if name not in header]
     if missing:

@@ -75,7 +75,7 @@ def test_a_copy_never_overwrites_unasked(tmp_path):
         (("engines", "show", "vlm"), "unknown engine"),
         (("engines", "copy", "vlm", "x.yaml"), "unknown engine"),
         (("engines", "copy", "vllm", "x.txt"), ".yaml"),
-        (("engines", "copy", "vllm", "/nowhere/at/all/x.yaml"), "can't write"),
+        (("engines", "copy", "vllm", "/nowhere/at/all/x.yaml"), "no folder"),
         (("engines", "show", "vllm", "--json", "--yaml"), "one of them"),
         ((*ESTIMATE, "--attention", "flash3", "--hardware", "a100-sxm-80gb"), "Hopper"),
         ((*ESTIMATE, "--attention", "flash4"), "flash4"),

@@ -33,8 +33,38 @@ def test_a_wrong_table_is_one_line_and_status_2(tmp_path):
     ran = run("validate", "serving", path, "--out", out)
     assert (ran.status, out.exists()) == (2, False)
     assert "row 1: tpot_ms" in ran.err
+    out = tmp_path / "out.yaml"
     ran = run("calibrate", "serving", path, "--out", out)
     assert (ran.status, out.exists()) == (2, False)
+    assert "row 1: tpot_ms" in ran.err
+
+
+def test_what_is_wrong_for_all_rows_is_said_before_the_work(tmp_path):
+    path = table(tmp_path, PLAIN)
+    ran = run("validate", "serving", path, "--engine", "nope")
+    assert (ran.status, "nope" in ran.err) == (2, True)
+    for out, said in (("mine.csv", ".yaml"), ("no/mine.yaml", "no folder")):
+        ran = run("calibrate", "serving", path, "--out", tmp_path / out)
+        assert (ran.status, said in ran.err) == (2, True)
+
+
+def test_the_prior_is_the_preset_of_the_rows_engine(tmp_path):
+    rows = [PLAIN.replace("vllm", name) for name in ("vllm", "sglang", "nope")]
+    out = tmp_path / "mine.yaml"
+    for chosen, said in ((rows[:2], "one of them"), (rows[2:], "unknown engine 'nope'")):
+        ran = run("calibrate", "serving", table(tmp_path, *chosen), "--out", out)
+        assert (ran.status, out.exists()) == (2, False)
+        assert said in ran.err
+    ran = run("calibrate", "serving", table(tmp_path, rows[1]), "--out", out, "--json")
+    assert ran.status == 0, ran.err
+    host = yaml.safe_load((ENGINES / "sglang.yaml").read_text())["host"]
+    assert ran.record["prior"]["step_us"] == host["step_us"]
+
+
+def test_outputs_of_one_token_teach_nothing(tmp_path):
+    path = table(tmp_path, PLAIN.replace("1024,128", "1024,1"))
+    ran = run("calibrate", "serving", path, "--out", tmp_path / "mine.yaml")
+    assert (ran.status, "row 1: osl" in ran.err) == (2, True)
 
 
 def test_a_slower_server_is_learned_from_four_points(tmp_path):

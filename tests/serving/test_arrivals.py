@@ -1,5 +1,6 @@
 """Request streams: their statistics, their laziness, and what a trace may be wrong in."""
 
+import os
 from itertools import islice
 
 import numpy as np
@@ -43,7 +44,7 @@ def test_another_rate_meets_the_same_requests():
 
 
 def test_streams_are_drawn_as_they_are_read():
-    demand = Demand(OpenLoop(1.0), requests=10**12)
+    demand = Demand(OpenLoop(1000.0), requests=10**12)
     assert len(drawn(demand, 10)) == 10
     source = Demand(ClosedLoop(3), requests=10**12).source(nothing)
     assert [s.arrival_s for s in source.arrivals] == [0, 0, 0]
@@ -120,6 +121,7 @@ def test_lengths_that_are_refused(text):
         lambda: SharedPrefix(0),
         lambda: simulate_engines(Demand(ClosedLoop(1), requests=5), engine(), warmup=5),
         lambda: simulate_engines(Demand(ClosedLoop(1), requests=5), engine(), replicas=0),
+        lambda: simulate_engines(Demand(ClosedLoop(1), requests=5), engine(), replicas=10**6),
         lambda: simulate_engines(Demand(ClosedLoop(1), requests=5), engine(), router="random"),
         lambda: simulate_engines(
             Demand(ClosedLoop(1), requests=5), engine(), replicas=2,
@@ -180,9 +182,12 @@ def test_a_trace(tmp_path):
         (f"{HEADER}\n0,1000000,1", ["line 2", "prompt_tokens", "'1000000'", "1,000,001", "1,600"]),
         (f"{HEADER},prefix_id,prefix_tokens\n0,5,1,a,6", ["line 2", "prefix_tokens", "'6'"]),
         (f"{HEADER},prefix_id,prefix_tokens\n0,5,1,,6", ["line 2", "prefix_tokens", "prefix_id"]),
-        (f"{HEADER}\n0,1,1\n".encode() + b"\xff\xfe", ["can't be read"]),
+        (f"{HEADER}\n0,1,1\n".encode() + b"\xff\xfe", ["UTF-8"]),
         (f"{HEADER}\n0,1,{'9' * 6000}", ["line 2", "output_tokens"]),
-        (f"{HEADER}\n0,1,{'9' * 200_000}", ["can't be read"]),
+        (f"{HEADER}\n0,1,{'9' * 200_000}", ["line 2", "field"]),
+        (f"{HEADER}\n1764547200000,1,1", ["line 2", "arrival_s", "seconds"]),  # milliseconds
+        # An open quote would hide every row after it.
+        (f'{HEADER},note\n0,1,1,"all\n1,1,1,is\n2,1,1,well', ["line 4", "end of data"]),
     ],
 )
 def test_traces_that_are_refused(tmp_path, text, told):
@@ -198,6 +203,27 @@ def test_traces_that_are_refused(tmp_path, text, told):
     for words in [str(path), *told]:
         assert words in message
     assert not begun  # nothing is simulated before the whole trace is known to be right
+
+
+def test_a_trace_is_no_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match="save it"):
+        simulate_engines(Demand(Trace(pipe)), engine())
+
+
+def test_a_trace_as_spreadsheets_leave_it(tmp_path):
+    path = written(tmp_path, f"{HEADER},,\n0,10,1,,\n   \n1,10,1,,\n")
+    assert [s.arrival_s for s in read_trace(path)] == [0.0, 1.0]
+
+
+def test_times_that_a_number_cannot_tell_apart():
+    # At 1e-12 per second the times would be around 1e15, where numbers are an eighth apart.
+    with pytest.raises(InputError, match="--rate"):
+        simulate_engines(Demand(OpenLoop(1e-12), requests=1000), engine())
+    slow = simulate_engines(Demand(OpenLoop(1e-6), requests=10), engine())
+    alone = simulate_engines(Demand(ClosedLoop(1), requests=1), engine())
+    assert slow.ttft_s.mean == pytest.approx(alone.ttft_s.mean, rel=1e-6)
 
 
 def test_a_missing_trace(tmp_path):

@@ -1,7 +1,7 @@
 """Replicas and pools: independence, order of events, conservation, determinism."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -86,6 +86,37 @@ def test_jumping_changes_nothing(policy, arrivals, router):
             demand, engine(replace(REAL, one_by_one=True), policy, capacity=800), **setting
         )
         assert jumped == pytest.approx(stepped, rel=1e-6)
+
+
+@dataclass
+class Sawtooth(ToyTimes):
+    """Steps that get shorter wherever the mean context reaches another 400 tokens."""
+
+    def decode(self, sequences, context):
+        own = context - sequences * self._started(sequences, context)
+        return self.base + self.per_context * own
+
+    def linear_up_to(self, sequences, context):
+        if self.one_by_one:
+            return context
+        return sequences * (self._started(sequences, context) + 399)
+
+    def _started(self, sequences, context):
+        return 400 * (context // sequences // 400)
+
+
+@pytest.mark.parametrize("router", ROUTERS)
+def test_jumping_changes_nothing_where_steps_get_shorter(router):
+    # A replica's word that it ends nothing for so long is then not its first step's.
+    demand = Demand(ClosedLoop(24), lengths("uniform:100:700"), lengths("uniform:1:600"), 300)
+    found = [
+        served(
+            demand, engine(Sawtooth(1e-3, 0, 4e-5, 25e-6, jumps), "chunked_mixed", capacity=1e4),
+            replicas=3, router=router,
+        )[0]
+        for jumps in (False, True)
+    ]  # fmt: skip
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
 
 
 def test_joining_the_shortest_queue():

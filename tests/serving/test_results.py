@@ -105,6 +105,24 @@ def test_a_timeline_keeps_every_integral_while_it_is_decimated():
     assert held.peak == 6.0
 
 
+def test_a_timeline_of_two_pools_keeps_the_end():
+    # One pool's stretches of 1 s begin at 0, the other's of 1.5 s at 0.5: the one in which its last
+    # step ends, at 500.25, goes on to 501.5.
+    first, other = Occupancy(1.0, 1), Occupancy(1.0, 1)
+    first.add((0.0, 512.0, 1, 0, 0.0, 0.0))
+    other.add((0.5, 384.5, 2, 0, 0.0, 0.0))
+    first.flush()
+    other.flush()
+    other.add((384.5, 500.25, 2, 0, 0.0, 0.0))
+    other.flush()
+    line = first.timeline((other,))
+    spans = np.append(np.diff(line.time_s), 512.0 - line.time_s[-1])
+    assert float(spans @ line.running) == pytest.approx(512 + 2 * 499.75, rel=1e-12)
+    # Nothing runs in the second pool after its end.
+    late = line.time_s > 500.25
+    assert line.running[late] == pytest.approx(1.0)
+
+
 def test_a_timeline_of_nothing():
     assert len(Occupancy(1.0, 1).timeline().time_s) == 0
 

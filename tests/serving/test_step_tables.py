@@ -10,16 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perfmodel.inference.estimate import estimate
 from perfmodel.inference.mixed import step_cost
 from perfmodel.inference.step_sets import made_step
 from perfmodel.serving.lockstep import LockstepSteps
+from perfmodel.serving.nodes import grid
 from perfmodel.serving.pricing import Pricer
 from perfmodel.serving.serve import Served, served
 from perfmodel.serving.step_arrays import LockstepArrays, PricedArrays
 from perfmodel.serving.step_times import Chunk
-from perfmodel.serving.tables import NODES_PER_OCTAVE, SHORT_STRIDE, TabulatedSteps, grid
+from perfmodel.serving.tables import NODES_PER_OCTAVE, SHORT_STRIDE, TabulatedSteps
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.speculation import Speculation
+from perfmodel.specs.workload import Workload
 
 MTP = Speculation(method="mtp", tokens=2, acceptance=0.8)
 STATED = Speculation(method="ngram", tokens=2, acceptance=0.8, draft_cost=0.1)
@@ -86,9 +89,9 @@ def mixed_s(
     if sequences:
         seconds += float(pricer.decoding(float(sequences), context / sequences))
     seconds = max(seconds, pricer.floor_s)
-    beyond, issue_s = pricer.issued_ahead()
+    beyond, *issue_s = pricer.issued_ahead()
     if tokens > beyond:
-        seconds = max(seconds, issue_s)
+        seconds = max(seconds, issue_s[sequences > 0])
     drafts = decode_s(pricer, sequences, context) if sequences else 0.0
     stated = pricer.stated_draft or 0.0
     return seconds + drafts * stated / (1 + stated)
@@ -117,6 +120,50 @@ def test_interpolation_stays_within_a_hundredth(name):
             told = times.mixed(beside, context if beside else 0.0, chunks, ended)
             expected = mixed_s(pricer, beside, context, chunks, ended)
             assert told == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "settings", "window"),
+    [
+        ("mistral-7b-v0.1", "h100-sxm", {"tp": 2}, 4096),
+        ("llama-4-scout-17b-16e", "b200-sxm",
+         {"tp": 4, "weights": "int8", "engine": "vllm-2024"}, 8192),
+    ],
+)  # fmt: skip
+def test_nothing_is_drawn_across_a_switch_of_kernels(model, hardware, settings, window):
+    """A window that begins to cut, and a chunk of positions that begins, change the kernel."""
+    pricer = served(model, hardware, Deployment(**settings)).pricer
+    times, arrays = TabulatedSteps(pricer, LONGEST), PricedArrays(pricer, LONGEST)
+    chunked = any(getattr(layer.mixer, "chunked", False) for layer in pricer.model.layers)
+    at = [window * turn for turn in ((1, 2, 3) if chunked else (1,))]
+    steps = []
+    for cached in [value + by for value in at for by in (-60, -1, 0, 60)]:
+        steps.append(times.decode(64, 64.0 * cached))
+        assert steps[-1] == pytest.approx(decode_s(pricer, 64, 64.0 * cached), rel=0.005)
+        told = arrays.decode(np.array([64.0]), np.array([float(cached)]))
+        assert told[0] == pytest.approx(steps[-1], rel=1e-12)
+        chunk = (100, cached - 100)  # its last token is the first that the window cuts
+        expected = mixed_s(pricer, 0, 0.0, [chunk], 1)
+        assert times.mixed(0, 0.0, [chunk], 1) == pytest.approx(expected, rel=0.005)
+    assert abs(steps[2] / steps[1] - 1) > 0.05  # so that the test can fail
+
+
+def test_contexts_beyond_what_a_model_was_made_for_are_evaluated():
+    pricer = case("dense").pricer
+    times = TabulatedSteps(pricer, 2048, 65_536)
+    for each in (3000.0, 60_000.0):
+        assert times.decode(8, 8 * each) == pytest.approx(decode_s(pricer, 8, 8 * each), rel=0.01)
+
+
+def test_a_step_of_prompts_alone_launches_fewer_kernels():
+    """gpt-2 issued ahead: beside decoding sequences each layer has one attention kernel more."""
+    made = served("gpt-2", "mi300x", Deployment(weights="int8", engine="sglang"))
+    _, alone, beside = made.pricer.issued_ahead()
+    issue_s = made.pricer.device.issue_s("eager")
+    assert (beside - alone) / issue_s == pytest.approx(12)
+    whole = estimate(made.model, made.hardware, Workload(prompt=33), made.plan.deployment)
+    assert float(whole.ttft_s) == pytest.approx(alone)  # the kernels themselves are quicker
+    assert made.engine.times.mixed(0, 0.0, [(33, 0)], 1) == pytest.approx(alone)
 
 
 @SOME

@@ -68,7 +68,7 @@ def _too_long(plan: Plan) -> Iterator[str]:
     if made_for is not None and longest > made_for:
         yield (
             f"requests of up to {longest:,} tokens exceed the {made_for:,} that {plan.model.name} "
-            "was made for; steps of such contexts are extrapolated"
+            "was made for"
         )
 
 
