@@ -169,7 +169,7 @@ ENGINE = (
         _ENGINE,
     ),
     _flag(
-        "graph_batch", "--graph-batch --max-cudagraph-capture-size --cuda-graph-max-bs", int | None,
+        "graph_batch", "--graph-batch", int | None,
         "Largest decode batch that is captured (default: the engine's).", _ENGINE,
     ),
     _flag(
