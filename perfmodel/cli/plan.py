@@ -22,14 +22,13 @@ from perfmodel.cli.plan_files import PlanFiles, file_option, force_option
 from perfmodel.cli.plan_launch import check_emit, launch_of_best, script_of
 from perfmodel.cli.plan_text import infeasible, note_lines, print_answer
 from perfmodel.cli.progress import progress_stages
-from perfmodel.cli.simulate_demand import pools
+from perfmodel.cli.simulate_demand import SCHEDULERS, pools
 from perfmodel.errors import CapacityError, InputError
 from perfmodel.planning.capacity.answer import Plan
 from perfmodel.planning.capacity.plan import plan
 from perfmodel.planning.capacity.question import Rules
 from perfmodel.planning.capacity.record import plan_record
 from perfmodel.planning.launch.launch import launch_record
-from perfmodel.serving.policy import POLICIES
 from perfmodel.serving.serve import Serving
 from perfmodel.specs.deployment import Deployment
 
@@ -132,7 +131,7 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
         parser=listed, kind="names",
     )] = None,
     scheduler: Annotated[str | None, _option(
-        f"{', '.join(POLICIES)} (default: the engine's).", "--scheduler", panel=_SEARCH,
+        SCHEDULERS, "--scheduler", panel=_SEARCH,
     )] = None,
     disaggregate: Annotated[Any, _option(
         "Instances that prefill, and others that decode, such as 2:1 (default: tried).",

@@ -14,11 +14,10 @@ from perfmodel.cli.options import number, takes_deployment, whole_number
 from perfmodel.cli.output import console, print_json, print_table
 from perfmodel.cli.progress import progress_bar
 from perfmodel.cli.request_rows import request_rows
-from perfmodel.cli.simulate_demand import Asked, pools
+from perfmodel.cli.simulate_demand import SCHEDULERS, Asked, pools
 from perfmodel.cli.simulate_tables import definition_lines, simulation_tables
 from perfmodel.errors import InputError
 from perfmodel.serving.arrivals import Demand
-from perfmodel.serving.policy import POLICIES
 from perfmodel.serving.record import case_record
 from perfmodel.serving.results import Simulation, simulation_record
 from perfmodel.serving.router import ROUTERS
@@ -96,7 +95,7 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
         "First requests that the statistics leave out.", "--warmup",
     )] = 0,
     scheduler: Annotated[str | None, _str(
-        f"{', '.join(POLICIES)} (default: the engine's).", "--scheduler", panel=_SERVING,
+        SCHEDULERS, "--scheduler", panel=_SERVING,
     )] = None,
     router: Annotated[str, _str(
         f"How a replica is chosen: {', '.join(ROUTERS)}.", "--router", panel=_SERVING,

@@ -24,6 +24,12 @@ from perfmodel.serving.shared_prefix import SharedPrefix
 TURNS, LEAST = 10, 1000
 """Requests of each user, and of all at least, where no number is asked for."""
 
+SCHEDULERS = (
+    "How steps are filled, such as chunked_mixed or prefill_first; an unknown name lists them all "
+    "(default: the engine's)."
+)
+"""Help of ``--scheduler``: some names are wider than a narrow terminal's column."""
+
 
 def pools(text: str) -> tuple[int, int]:
     """Instances that prefill and that decode, as typed: ``2:1``.
