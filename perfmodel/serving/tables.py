@@ -3,12 +3,13 @@
 Attention kernels switch with the number of sequences and the length of a chunk, in stairs that
 interpolation would smear: for each number of decoding sequences, and each pair of (prompts, chunk
 length), one row over the cached tokens is evaluated when it first comes up, and is interpolated
-in the cached tokens alone.
+in the cached tokens alone, on a grid that is halved where it must be (`refine`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from math import ceil
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from perfmodel.operators.quantity import Quantity
 from perfmodel.serving.nodes import grid, with_switches
 from perfmodel.serving.pricing import Array, Pricer
+from perfmodel.serving.refine import refined
 from perfmodel.serving.step_times import Chunk
 
 NODES_PER_OCTAVE, PROMPT_NODES_PER_OCTAVE = 8, 4
@@ -27,6 +29,11 @@ ROWS, PROMPT_ROWS = 16, 32
 SHORT_STRIDE, PROMPT_STRIDE = 4, 8
 """How far apart points for short contexts are: a chunk's own tokens are context too, so that theirs
 may be further."""
+
+MISSED = 0.003
+"""Share of a step's time by which the middle between two points may be missed."""
+Row = tuple[list[float], list[float]]
+"""Cached tokens, and the seconds there."""
 
 
 def rounded(length: float) -> int:
@@ -50,17 +57,22 @@ def _listed(values: Quantity, counts: Array) -> list[float]:
     return listed
 
 
-def _rows(values: Quantity, lines: Array, nodes: Array) -> list[list[float]]:
-    shape = (len(lines), len(nodes))
-    rows: list[list[float]] = np.broadcast_to(np.asarray(values), shape).tolist()
-    return rows
+def _rows(price: Callable[[Array], Quantity], nodes: Array, beside: Array) -> Iterator[Row]:
+    """Rows of what ``price`` gives at ``nodes`` (lines, n), in steps of ``beside`` (lines, 1)."""
+
+    def priced(at: Array) -> Array:
+        return np.broadcast_to(np.asarray(price(at)), at.shape)
+
+    at, values = refined(priced, nodes, beside, MISSED)
+    return zip(at.tolist(), values.tolist(), strict=True)
 
 
-def _along(nodes: list[float], row: list[float], cached: float) -> float:
+def _along(row: Row, cached: float) -> float:
     """A row's value at ``cached`` tokens; beyond its end along its last piece."""
+    nodes, values = row
     j = bisect_right(nodes, cached, 1, len(nodes) - 1)
-    low, value = nodes[j - 1], row[j - 1]
-    return value + (cached - low) / (nodes[j] - low) * (row[j] - value)
+    low, value = nodes[j - 1], values[j - 1]
+    return value + (cached - low) / (nodes[j] - low) * (values[j] - value)
 
 
 def decode_nodes(pricer: Pricer, longest: int, beyond: int = 0) -> Array:
@@ -84,14 +96,13 @@ class TabulatedSteps:
         self.width = pricer.width
         self._stated = 1 + (pricer.stated_draft or 0.0)
         self._cached = decode_nodes(pricer, longest, beyond)
-        self._nodes: list[float] = self._cached.tolist()
         self._before = grid(longest, PROMPT_NODES_PER_OCTAVE, PROMPT_STRIDE, beyond)
         self._shared: dict[int, list[float]] = {}
         self._head: dict[int, list[float]] = {}
         self._fixed: dict[int, list[float]] = {}
         self._serial: dict[int, float] = {}
-        self._decoding: dict[int, list[float]] = {}
-        self._prompts: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
+        self._decoding: dict[int, Row] = {}
+        self._prompts: dict[tuple[int, int], Row] = {}
         self.floor_s = pricer.floor_s
         self._issued_from, *self._issue_s = pricer.issued_ahead()
 
@@ -127,21 +138,23 @@ class TabulatedSteps:
             value = self._serial[sequences] = float(self._pricer.serial_s(sequences))
         return value
 
-    def _decode_row(self, sequences: int) -> list[float]:
+    def _decode_row(self, sequences: int) -> Row:
         row = self._decoding.get(sequences)
         if row is None:
             first = sequences - (sequences - 1) % ROWS
             counts = np.arange(first, first + ROWS, dtype=np.float64)[:, None]
-            rows = _rows(self._pricer.decoding(counts, self._cached), counts, self._cached)
+            fixed = np.array([[self._fixed_s(count)] for count in range(first, first + ROWS)])
+            nodes = np.tile(self._cached, (ROWS, 1))
+            rows = _rows(lambda at: self._pricer.decoding(counts, at), nodes, fixed)
             self._decoding.update(enumerate(rows, first))
             row = self._decoding[sequences]
         return row
 
     def _decoding_s(self, sequences: int, context: float) -> float:
         """Attention of the decoding sequences."""
-        return _along(self._nodes, self._decode_row(sequences), context / sequences)
+        return _along(self._decode_row(sequences), context / sequences)
 
-    def _prompts_row(self, count: int, size: int) -> tuple[list[float], list[float]]:
+    def _prompts_row(self, count: int, size: int) -> Row:
         """Cached tokens, and the seconds of ``count`` chunks of ``size`` after them."""
         row = self._prompts.get((count, size))
         if row is None:
@@ -150,10 +163,11 @@ class TabulatedSteps:
             sizes = [rounded(first + n * step) for n in range(PROMPT_ROWS)]
             lengths = np.asarray(sizes, dtype=np.float64)
             nodes = with_switches(self._before, self._pricer.model, lengths)
-            seconds = self._pricer.prompts(float(count), lengths[:, None], nodes)
-            rows = np.broadcast_to(np.asarray(seconds), nodes.shape).tolist()
-            for length, before, values in zip(sizes, nodes.tolist(), rows, strict=True):
-                self._prompts[count, length] = before, values
+            shared = np.array([[self._shared_s(count * length)] for length in sizes])
+            rows = _rows(
+                lambda at: self._pricer.prompts(float(count), lengths[:, None], at), nodes, shared
+            )
+            self._prompts.update(zip([(count, length) for length in sizes], rows, strict=True))
             row = self._prompts[count, size]
         return row
 
@@ -170,8 +184,7 @@ class TabulatedSteps:
                 pairs += new * (cached + new / 2)
             size = tokens / count
             before = max(pairs / tokens - size / 2, 0.0)
-        nodes, row = self._prompts_row(count, rounded(size))
-        return _along(nodes, row, before)
+        return _along(self._prompts_row(count, rounded(size)), before)
 
     def _fixed_s(self, sequences: int) -> float:
         """A decode step's part that its context doesn't change."""
@@ -205,6 +218,6 @@ class TabulatedSteps:
 
     def linear_up_to(self, sequences: int, context: float) -> float:
         """The total context at the next node of the table."""
-        nodes = self._nodes
+        nodes, _ = self._decode_row(sequences)
         j = bisect_right(nodes, context / sequences)
         return sequences * nodes[j] if j < len(nodes) else float("inf")

@@ -148,6 +148,20 @@ def test_nothing_is_drawn_across_a_switch_of_kernels(model, hardware, settings, 
     assert abs(steps[2] / steps[1] - 1) > 0.05  # so that the test can fail
 
 
+def test_stairs_of_key_blocks_are_followed():
+    """FlashAttention-2 on an A100: a call over 513 keys takes a tenth more than over 512."""
+    deployment = Deployment(tp=4, engine="trtllm-2025")
+    pricer = served("gemma-2-9b", "a100-sxm-80gb", deployment).pricer
+    times = TabulatedSteps(pricer, LONGEST)
+    steps = [times.decode(2, 2.0 * each) for each in (500, 511, 512, 515)]
+    expected = [decode_s(pricer, 2, 2.0 * each) for each in (500, 511, 512, 515)]
+    assert steps == pytest.approx(expected, rel=0.005)
+    assert steps[2] / steps[1] > 1.01  # so that the test can fail
+    for cached in (184, 191, 192, 200):
+        expected_s = mixed_s(pricer, 0, 0.0, [(1, cached)] * 5, 2)
+        assert times.mixed(0, 0.0, [(1, cached)] * 5, 2) == pytest.approx(expected_s, rel=0.008)
+
+
 def test_contexts_beyond_what_a_model_was_made_for_are_evaluated():
     pricer = case("dense").pricer
     times = TabulatedSteps(pricer, 2048, 65_536)
