@@ -108,7 +108,7 @@ def served(
     engine = Engine(
         times=times,
         blocks=blocks,
-        policy=_policy(serving, preset),
+        policy=scheduling(serving, preset),
         max_num_seqs=plan.limits.max_num_seqs * plan.parallel.dp,
         max_num_batched_tokens=plan.limits.max_num_batched_tokens * plan.parallel.dp,
         gpus=plan.parallel.gpus,
@@ -117,7 +117,7 @@ def served(
     return Served(model, hardware, plan, engine, replicas, device.label, pricer)
 
 
-def _policy(serving: Serving, preset: Scheduler | None) -> Policy:
+def scheduling(serving: Serving, preset: Scheduler | None) -> Policy:
     """As asked, else the preset's, else vLLM's where a preset states none."""
     if serving.scheduler is not None:
         return policy_named(serving.scheduler)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfmodel.errors import InputError
 from perfmodel.planning.launch.formats import cache_word, weights_word
 from perfmodel.planning.launch.launch import Launch, Launched, Server
+from perfmodel.planning.launch.limits import LimitFlags, limit_words
 from perfmodel.planning.launch.unsaid import unsaid
 from perfmodel.specs.speculation import Speculation
 
@@ -14,7 +15,12 @@ CACHES = {"fp8": "fp8_e4m3"}
 ONLINE = {"fp8": "fp8"}
 ALGORITHMS = {"mtp": "EAGLE", "eagle": "EAGLE", "draft": "STANDALONE", "ngram": "NGRAM"}
 SAID = frozenset({"tp", "pp", "ep", "dp", "cpu_offload_gb", "execution", "speculation",
-                  "block_size"})  # fmt: skip
+                  "block_size", "graph_batch"})  # fmt: skip
+LIMITS = LimitFlags(
+    sequences="--max-running-requests", tokens="--chunked-prefill-size",
+    memory="--mem-fraction-static", longest="--context-length", block="--page-size",
+    graphs="--cuda-graph-max-bs", offload="--cpu-offload-gb",
+)  # fmt: skip
 
 
 def launch(case: Launched) -> Launch:
@@ -40,7 +46,8 @@ def _words(case: Launched, notes: list[str]) -> Iterator[str]:
     yield from _layout(case)
     yield from weights_word(case, "--quantization", ONLINE, notes)
     yield from cache_word(case, "--kv-cache-dtype", CACHES, "sglang")
-    yield from _limits(case)
+    # Of all attention-DP ranks together: the server divides them by their number.
+    yield from limit_words(case, LIMITS, case.attention_dp)
     if case.caches_prefixes is False:
         yield "--disable-radix-cache"
     if d.execution == "eager":
@@ -60,19 +67,6 @@ def _layout(case: Launched) -> Iterator[str]:
         yield f"--pp-size {parallel.pp}"
     if parallel.ep > 1:
         yield f"--ep-size {parallel.ep}"
-
-
-def _limits(case: Launched) -> Iterator[str]:
-    """Limits of all attention-DP ranks together: the server divides them by their number."""
-    plan, d, ranks = case.plan, case.plan.deployment, case.attention_dp
-    yield f"--max-running-requests {plan.limits.max_num_seqs * ranks}"
-    yield f"--chunked-prefill-size {plan.limits.max_num_batched_tokens * ranks}"
-    if d.gpu_memory_utilization is not None:
-        yield f"--mem-fraction-static {d.gpu_memory_utilization:g}"
-    if case.longest is not None:
-        yield f"--context-length {case.longest}"
-    if d.cpu_offload_gb:
-        yield f"--cpu-offload-gb {d.cpu_offload_gb:g}"
 
 
 def _speculation(said: Speculation) -> Iterator[str]:

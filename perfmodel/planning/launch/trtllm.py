@@ -10,12 +10,19 @@ import yaml
 from perfmodel.errors import InputError
 from perfmodel.planning.launch.formats import cache_name, weights_word
 from perfmodel.planning.launch.launch import Launch, Launched, Server
+from perfmodel.planning.launch.limits import LimitFlags, limit_words
 from perfmodel.planning.launch.unsaid import unsaid
+from perfmodel.serving.serve import scheduling
 from perfmodel.specs.speculation import Speculation
 
 CACHES = {"fp8": "fp8"}
 DRAFTING = {"mtp": "MTP", "eagle": "Eagle", "draft": "DraftTarget", "ngram": "NGram"}
-SAID = frozenset({"tp", "pp", "ep", "dp", "execution", "speculation", "block_size"})
+SAID = frozenset({"tp", "pp", "ep", "dp", "execution", "speculation", "block_size",
+                  "graph_batch"})  # fmt: skip
+LIMITS = LimitFlags(
+    sequences="--max_batch_size", tokens="--max_num_tokens",
+    memory="--kv_cache_free_gpu_memory_fraction", longest="--max_seq_len",
+)  # fmt: skip
 FILE = "trtllm.yaml"
 
 
@@ -40,7 +47,7 @@ def launch(case: Launched) -> Launch:
 
 
 def _words(case: Launched, notes: list[str], configured: bool) -> Iterator[str]:
-    plan, d, parallel = case.plan, case.plan.deployment, case.plan.parallel
+    parallel = case.plan.parallel
     yield f"trtllm-serve {case.argument}"
     yield f"--tp_size {case.tp_ranks}"
     if parallel.pp > 1:
@@ -48,12 +55,7 @@ def _words(case: Launched, notes: list[str], configured: bool) -> Iterator[str]:
     if parallel.ep > 1:
         yield f"--ep_size {parallel.ep}"
     yield from weights_word(case, None, {}, notes)
-    yield f"--max_batch_size {plan.limits.max_num_seqs}"
-    yield f"--max_num_tokens {plan.limits.max_num_batched_tokens}"
-    if case.longest is not None:
-        yield f"--max_seq_len {case.longest}"
-    if d.gpu_memory_utilization is not None:
-        yield f"--kv_cache_free_gpu_memory_fraction {d.gpu_memory_utilization:g}"
+    yield from limit_words(case, LIMITS)
     if configured:
         yield f"--config {FILE}"
 
@@ -67,17 +69,21 @@ def _options(case: Launched) -> dict[str, Any]:
         cache["dtype"] = dtype
     if case.caches_prefixes is not None:
         cache["enable_block_reuse"] = case.caches_prefixes
+    if case.given.block_size is not None:
+        cache["tokens_per_block"] = case.given.block_size
     if cache:
         options["kv_cache_config"] = cache
-    policy = case.serving.scheduler or (plan.engine.scheduler and plan.engine.scheduler.policy)
-    if policy == "inflight_max_utilisation":
+    policy = scheduling(case.serving, plan.engine.scheduler)
+    if policy.reserve < 1:
         options["scheduler_config"] = {"capacity_scheduler_policy": "MAX_UTILIZATION"}
-    if policy == "chunked_mixed":
+    if policy.chunked:
         options["enable_chunked_prefill"] = True
     if case.attention_dp > 1:
         options["enable_attention_dp"] = True
     if d.execution == "eager":
         options["cuda_graph_config"] = None
+    elif case.given.graph_batch is not None:
+        options["cuda_graph_config"] = {"max_batch_size": case.given.graph_batch}
     if d.speculation is not None:
         options["speculative_config"] = _speculation(d.speculation)
     return options

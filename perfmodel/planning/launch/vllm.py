@@ -1,4 +1,4 @@
-"""vLLM's command: ``vllm serve`` (EngineArgs, 0.11 and later)."""
+"""vLLM's command: ``vllm serve`` (EngineArgs, 0.12 and later)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from perfmodel.planning.launch.formats import cache_word, weights_word
 from perfmodel.planning.launch.launch import Launch, Launched, Server, as_json
+from perfmodel.planning.launch.limits import LimitFlags, limit_words
 from perfmodel.planning.launch.unsaid import unsaid
 from perfmodel.specs.speculation import Speculation
 
@@ -14,9 +15,13 @@ CACHES = {"fp8": "fp8"}
 """``--kv-cache-dtype`` by the cache's format."""
 ONLINE = {"fp8": "fp8"}
 """``--quantization`` that vLLM does itself while it loads a 16-bit checkpoint."""
-SAID = frozenset(
-    {"tp", "pp", "ep", "dp", "dcp", "cpu_offload_gb", "execution", "speculation", "block_size"}
-)
+SAID = frozenset({"tp", "pp", "ep", "dp", "dcp", "cpu_offload_gb", "execution", "speculation",
+                  "block_size", "graph_batch"})  # fmt: skip
+LIMITS = LimitFlags(
+    sequences="--max-num-seqs", tokens="--max-num-batched-tokens",
+    memory="--gpu-memory-utilization", longest="--max-model-len", block="--block-size",
+    graphs="--max-cudagraph-capture-size", offload="--cpu-offload-gb",
+)  # fmt: skip
 NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
 
 
@@ -41,7 +46,7 @@ def _words(case: Launched, notes: list[str]) -> Iterator[str]:
     yield from _layout(case, notes)
     yield from weights_word(case, "--quantization", ONLINE, notes)
     yield from cache_word(case, "--kv-cache-dtype", CACHES, "vllm")
-    yield from _limits(case)
+    yield from limit_words(case, LIMITS)
     if case.caches_prefixes is not None:
         yield f"--{'' if case.caches_prefixes else 'no-'}enable-prefix-caching"
     if d.execution == "eager":
@@ -64,18 +69,6 @@ def _layout(case: Launched, notes: list[str]) -> Iterator[str]:
                 f"vLLM spreads experts over all {ranks} ranks, not the {parallel.ep} that were "
                 "priced"
             )
-
-
-def _limits(case: Launched) -> Iterator[str]:
-    plan, d = case.plan, case.plan.deployment
-    yield f"--max-num-seqs {plan.limits.max_num_seqs}"
-    yield f"--max-num-batched-tokens {plan.limits.max_num_batched_tokens}"
-    if d.gpu_memory_utilization is not None:
-        yield f"--gpu-memory-utilization {d.gpu_memory_utilization:g}"
-    if case.longest is not None:
-        yield f"--max-model-len {case.longest}"
-    if d.cpu_offload_gb:
-        yield f"--cpu-offload-gb {d.cpu_offload_gb:g}"
 
 
 def _speculation(said: Speculation) -> dict[str, Any]:

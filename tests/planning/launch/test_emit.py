@@ -60,6 +60,33 @@ def test_layout_and_limits_are_said(engine, tp, sequences, tokens, longest):
     assert said[longest] == "4096"
 
 
+def test_blocks_and_graphs_are_said_where_they_were_stated():
+    settings = {"block_size": 32, "graph_batch": 48}
+    said = flags(commands("vllm", **settings))
+    assert (said["--block-size"], said["--max-cudagraph-capture-size"]) == ("32", "48")
+    said = flags(commands("sglang", **settings))
+    assert (said["--page-size"], said["--cuda-graph-max-bs"]) == ("32", "48")
+    (text,) = commands("trtllm", **settings).files.values()
+    assert yaml.safe_load(text)["kv_cache_config"] == {"tokens_per_block": 32}
+    assert yaml.safe_load(text)["cuda_graph_config"] == {"max_batch_size": 48}
+    assert not {"--block-size", "--max-cudagraph-capture-size"} & set(flags(commands("vllm")))
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "chunked", "evicts"),
+    [
+        ("inflight_no_evict", False, False),
+        ("inflight_no_evict_chunked", True, False),
+        ("inflight_max_utilisation", False, True),
+    ],
+)
+def test_trtllm_schedules_as_was_simulated(scheduler, chunked, evicts):
+    made = commands("trtllm", serving=Serving(scheduler=scheduler), kv_cache="fp8")
+    options = yaml.safe_load(made.files["trtllm.yaml"])
+    assert options.get("enable_chunked_prefill", False) is chunked
+    assert ("scheduler_config" in options) is evicts
+
+
 def test_limits_by_default_are_those_that_were_priced():
     # vLLM on a device of over 70 GiB: 1,024 sequences and 8,192 tokens
     said = flags(commands("vllm"))
