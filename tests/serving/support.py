@@ -96,6 +96,11 @@ def engine(
     return Instance(times or Times(), blocks, POLICIES[policy], seqs, budget, told, **more), told
 
 
+def requests(*rows: tuple[float, int, int]) -> list[Sequence]:
+    """Sequences of (arrival, prompt, output)."""
+    return [Sequence(number, *row) for number, row in enumerate(rows)]
+
+
 def drive(instance: Instance, sequences: list[Sequence]) -> list[Sequence]:
     """Send sequences when they arrive; those that ended, in the order in which they did."""
     done: list[Sequence] = []

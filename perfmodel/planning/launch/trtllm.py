@@ -63,14 +63,7 @@ def _words(case: Launched, notes: list[str], configured: bool) -> Iterator[str]:
 def _options(case: Launched) -> dict[str, Any]:
     plan, d = case.plan, case.plan.deployment
     options: dict[str, Any] = {}
-    cache: dict[str, Any] = {}
-    dtype = cache_name(case, CACHES, "--emit trtllm")
-    if dtype is not None:
-        cache["dtype"] = dtype
-    if case.caches_prefixes is not None:
-        cache["enable_block_reuse"] = case.caches_prefixes
-    if case.given.block_size is not None:
-        cache["tokens_per_block"] = case.given.block_size
+    cache = _cache(case)
     if cache:
         options["kv_cache_config"] = cache
     policy = scheduling(case.serving, plan.engine.scheduler)
@@ -87,6 +80,15 @@ def _options(case: Launched) -> dict[str, Any]:
     if d.speculation is not None:
         options["speculative_config"] = _speculation(d.speculation)
     return options
+
+
+def _cache(case: Launched) -> dict[str, Any]:
+    stated = {
+        "dtype": cache_name(case, CACHES, "--emit trtllm"),
+        "enable_block_reuse": case.caches_prefixes,
+        "tokens_per_block": case.given.block_size,
+    }
+    return {name: value for name, value in stated.items() if value is not None}
 
 
 def _speculation(said: Speculation) -> dict[str, Any]:
