@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from perfmodel.kernels.kernel_time import KernelTime
@@ -12,7 +13,25 @@ from perfmodel.operators.record import Collective
 from perfmodel.units import MICROSECOND
 
 if TYPE_CHECKING:
+    from perfmodel.kernels.calibration_file import LoadedSet
     from perfmodel.kernels.timing import DeviceModel
+
+
+STAGED = 0.5
+"""Where a fitted rate of 8 ranks is less than this share of that of 2, all messages pass the
+memory of a host, which the ranks share: its devices don't reach each other."""
+
+
+def of_another_machine(device: DeviceModel, operator: Collective, found: LoadedSet | None) -> bool:
+    """Whether a set was measured without peer access, and the device has it.
+
+    NVIDIA's L40S were: 20 GB/s for 2 ranks, under 2 for 8, where served models exchange as quickly
+    as PCIe lets them (docs/served-published.md). For two ranks either way is about as quick.
+    """
+    if found is None or operator.ranks <= 2 or not device.hardware.peer_access:
+        return False
+    rates = found.kernels.values
+    return rates.get("rate_8", inf) < STAGED * rates.get("rate_2", 0.0)
 
 
 def exchange_time(device: DeviceModel, operator: Collective) -> KernelTime:

@@ -16,7 +16,7 @@ from perfmodel.errors import InputError
 from perfmodel.kernels.calibration import Calibration
 from perfmodel.kernels.calibration_file import LoadedSet, kernels_of, measured_nearest
 from perfmodel.kernels.choice import Choice, transfer_widens
-from perfmodel.kernels.exchange_time import exchange_time
+from perfmodel.kernels.exchange_time import exchange_time, of_another_machine
 from perfmodel.kernels.flash import Flash
 from perfmodel.kernels.flash_time import flash_time
 from perfmodel.kernels.forms.base import Chip, Shapes
@@ -148,7 +148,8 @@ class DeviceModel:
         link = 0.0
         if isinstance(operator, Collective):
             link, inside = self.wire_rate(operator.span)
-            if not inside or operator.ranks < 2:
+            alone = not inside or operator.ranks < 2
+            if alone or of_another_machine(self, operator, sets.get(request.set_name)):
                 return None
         flat, shape = flat_shapes(request)
         parts = self._parts(request, flat)

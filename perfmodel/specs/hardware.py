@@ -178,6 +178,11 @@ class Hardware(Group):
         return None if self.pcie is None else self.pcie.gb_s_per_direction * GIGA
 
     @property
+    def peer_access(self) -> bool:
+        """Whether devices reach each other's memory; assumed where the profile doesn't say."""
+        return self.link is not None or self.pcie is None or self.pcie.peer_access is not False
+
+    @property
     def network_bandwidth(self) -> float | None:
         """Bytes/s per direction and device between nodes."""
         return None if self.network is None else self.network.gb_s_per_gpu * GIGA

@@ -138,6 +138,9 @@ class Pcie(Group):
     generation: int = quantity(..., "–", 1, 8, "PCI Express generation")
     lanes: int = quantity(16, "lanes", 1, 128, "width")
     gb_s_per_direction: float = quantity(..., "GB/s", 0.1, 1_000, "per direction, before protocol")
+    peer_access: bool | None = Field(
+        None, description="false where devices exchange through the host's memory alone"
+    )
 
 
 class Network(Group):
