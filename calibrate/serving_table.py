@@ -71,6 +71,11 @@ class ServingTable:
     data: pd.DataFrame
     rows: tuple[Row, ...]
 
+    @property
+    def names(self) -> set[str]:
+        """Of models, hardware and engines, each of which may be a file."""
+        return {name for row in self.rows for name in (row.model, row.gpu, row.engine)}
+
 
 def read_serving(path: Path) -> ServingTable:
     """Read a CSV of measured loads.
