@@ -174,7 +174,7 @@ def _record(
         **case_record(case, demand, serving),
         "assumed_share": {name: float(p.cost.assumed_share) for name, p in shares.items()},
         **simulation_record(result),
-        "warnings": list(text.notes(case, demand, serving)),
+        "warnings": list(text.notes(case, serving, result.longest_tokens)),
     }
 
 
@@ -187,5 +187,5 @@ def _print(case: Served, demand: Demand, serving: Serving, result: Simulation) -
     for line in definition_lines(result, out.width):
         out.print(line)
     text.print_notes(
-        out, text.typical(case, result), text.notes(case, demand, serving)
+        out, text.typical(case, result), text.notes(case, serving, result.longest_tokens)
     )  # fmt: skip
