@@ -18,6 +18,7 @@ from calibrate.score import Score, score
 from calibrate.write import today
 from perfmodel.errors import InputError
 from perfmodel.specs.engine import Engine, load_engine
+from perfmodel.specs.plain_numbers import plain_float
 from perfmodel.whole_file import write_text
 
 NEEDED = ("model", "hardware", "batch", "prompt", "output", "quantity", "seconds")
@@ -71,7 +72,7 @@ def _record(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _typed(name: str, text: str) -> Any:
     try:
-        return float(text) if name in NUMBERS else text
+        return plain_float(text) if name in NUMBERS else text
     except ValueError:
         return text
 

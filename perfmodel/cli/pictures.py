@@ -25,7 +25,7 @@ def inches(text: Any) -> tuple[float, float]:
     Raises:
         BadParameter: names the text and the range.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*[x×]\s*(\d+(?:\.\d+)?)", str(text).strip())
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*[x×]\s*(\d+(?:\.\d+)?)", str(text).strip(), re.ASCII)
     sides = (float(found[1]), float(found[2])) if found else (0.0, 0.0)
     if not all(SIDES[0] <= side <= SIDES[1] for side in sides):
         low, high = (f"{side:g}" for side in SIDES)
