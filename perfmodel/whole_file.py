@@ -35,7 +35,9 @@ def check_free(
     check_unread(path, reads)
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}")
-    if path.is_dir() or (os.path.lexists(path) and not force):
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder: name a file")
+    if os.path.lexists(path) and not force:
         raise InputError(f"{path}: is there already; --force overwrites a file")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise InputError(f"{path}: the folder {path.parent} can't be written to: choose another")

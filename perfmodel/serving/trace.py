@@ -141,6 +141,8 @@ def _check_header(file: Path, header: list[str]) -> bool:
     """Whether the trace has prefixes."""
     if not header:
         raise InputError(f"{file}: is empty: write a header with {', '.join(NEEDED)}")
+    if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
+        raise InputError(f"{file}: line 1: has no comma: separate columns by commas")
     for name in header:
         if name and header.count(name) > 1:
             raise InputError(f"{file}: line 1: column {name[:40]!r} stands twice: remove one")

@@ -145,3 +145,12 @@ def test_names_that_are_no_paths(tmp_path, monkeypatch):
         check_free(tmp_path / "x.csv", (".csv",), force=False, reads=[name])
         check_unread(tmp_path / "x.csv", [name])
     check_apart(tmp_path / "x.csv", None, tmp_path / "y.csv")
+
+
+def test_a_folder_in_the_way_is_called_one(tmp_path):
+    (tmp_path / "x.csv").mkdir()
+    for force in ((), ("--force",)):
+        ran = run(
+            "simulate", *CASE, "--rate", "1", "--requests", "9", "--csv", tmp_path / "x.csv", *force
+        )
+        assert (ran.status, "is a folder" in ran.err) == (2, True)
