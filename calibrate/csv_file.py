@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -19,16 +20,16 @@ def read_text(path: Path) -> pd.DataFrame:
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file, strict=True)
-            header = [name.strip() for name in next(lines, [])]
-            rows = [line for line in lines if len(line) > 1 or "".join(line).strip()]
+            lines = list(_lines(path, file))
     except UnicodeDecodeError:
         raise InputError(f"{path}: can't be read: no UTF-8 text; save it as UTF-8") from None
-    except (OSError, csv.Error) as error:
-        text = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{path}: can't be read: {' '.join(text.split())[:200]}") from None
-    if not header:
-        raise InputError(f"{path}: is empty")
+    except OSError as error:
+        raise InputError(f"{path}: can't be read: {error.strerror or error}") from None
+    if not lines:
+        raise InputError(f"{path}: is empty: write a header, and a row for each measurement")
+    header, rows = [name.strip() for name in lines[0]], lines[1:]
+    if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
+        raise InputError(f"{path}: the header has no comma: separate columns by commas")
     twice = {name for name in header if name and header.count(name) > 1}
     if twice:
         raise InputError(f"{path}: column {min(twice)!r:.60} stands twice in the header")
@@ -39,3 +40,16 @@ def read_text(path: Path) -> pd.DataFrame:
             )
     data = pd.DataFrame(rows, columns=header, dtype=object)
     return data.loc[:, [bool(name) for name in header]]
+
+
+def _lines(path: Path, text: Iterator[str]) -> Iterator[list[str]]:
+    """The lines that aren't blank."""
+    reader = csv.reader(text, strict=True)
+    try:
+        for values in reader:
+            if len(values) > 1 or "".join(values).strip():
+                yield values
+    except csv.Error as error:
+        raise InputError(
+            f"{path}: line {reader.line_num}: can't be read: {error}; check its quotes"
+        ) from None

@@ -10,6 +10,7 @@ from calibrate.run_rows import GOOD, SHORT
 from calibrate.runs.base import ARITHMETIC
 from perfmodel.errors import InputError
 from perfmodel.inference.roofline import Measured
+from perfmodel.specs.plain_numbers import plain_float
 from perfmodel.units import MICROSECOND
 
 NEEDED = ("status", "quality", "dtype", "latency_us", "flops", "bytes")
@@ -38,8 +39,8 @@ def _calls(file: Path) -> Iterator[Measured]:
         if row["status"] != "ok" or row["quality"] not in GOOD:
             continue
         try:
-            flops, traffic = float(row["flops"]), float(row["bytes"])
-            seconds = float(row["latency_us"]) * MICROSECOND
+            flops, traffic = plain_float(row["flops"]), plain_float(row["bytes"])
+            seconds = plain_float(row["latency_us"]) * MICROSECOND
         except ValueError:
             raise InputError(f"{file}: line {number}: flops, bytes, latency_us: numbers") from None
         if flops > 0 and traffic > 0 and seconds > 0:

@@ -15,9 +15,12 @@ from calibrate.host import fit_host
 from calibrate.published.build import build_table
 from calibrate.published.cases import Case, Setting
 from calibrate.score import Score, score
+from calibrate.step_table import StepTable
 from calibrate.write import today
 from perfmodel.errors import InputError
 from perfmodel.specs.engine import Engine, load_engine
+from perfmodel.specs.plain_numbers import plain_float
+from perfmodel.specs.workload import LARGEST
 from perfmodel.whole_file import write_text
 
 NEEDED = ("model", "hardware", "batch", "prompt", "output", "quantity", "seconds")
@@ -71,15 +74,18 @@ def _record(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _typed(name: str, text: str) -> Any:
     try:
-        return float(text) if name in NUMBERS else text
+        return plain_float(text) if name in NUMBERS else text
     except ValueError:
         return text
 
 
 def _whole(row: dict[str, Any], name: str, where: str) -> int:
     value = row[name]
-    if not isinstance(value, int | float) or value != value // 1 or value < 1:
-        raise InputError(f"{where}: {name}: a whole number from 1 is needed, not {value!r:.40}")
+    known = isinstance(value, int | float) and 1 <= value <= LARGEST
+    if not known or value != value // 1:
+        raise InputError(
+            f"{where}: {name}: a whole number from 1 to {LARGEST:,} is needed, not {value!r:.40}"
+        )
     return int(value)
 
 
@@ -123,7 +129,7 @@ def _case(row: dict[str, Any], number: int, path: Path, engine: str) -> Case:
 
 def refit_engine(cases: Sequence[Case], preset: str) -> Refitted:
     """Fit a preset's numbers on points, with the preset itself as prior: few points move little."""
-    table = build_table(cases)
+    table = _table(cases)
     measured = np.asarray([case.measured_s for case in cases])
     prior = load_engine(preset)
     for case, ratio in zip(cases, measured / table.seconds(prior), strict=True):
@@ -140,6 +146,27 @@ def refit_engine(cases: Sequence[Case], preset: str) -> Refitted:
         after=score(table.seconds(fitted.engine), measured),
         at_bound=fitted.at_bound,
     )
+
+
+def _table(cases: Sequence[Case]) -> StepTable:
+    """What each point asks of an engine.
+
+    Raises:
+        InputError: a point that can't be, by its row.
+    """
+    try:
+        return build_table(cases)
+    except InputError as error:
+        for case in cases:  # one by one is slow, but then the row is known
+            _check(case)
+        raise InputError(f"{cases[0].source}: {error}") from None
+
+
+def _check(case: Case) -> None:
+    try:
+        build_table([case])
+    except InputError as error:
+        raise InputError(f"{case.source}: row {case.id}: {error}") from None
 
 
 def write_engine(new: Refitted, path: Path, points: Path) -> None:

@@ -49,12 +49,13 @@ def fit_serving(table: ServingTable, preset: str | None = None) -> ServingFit:
     names = list(dict.fromkeys(row.engine for row in table.rows))
     if len(names) > 1:
         raise InputError(f"{table.source}: engine: {', '.join(names)}: fit one of them at a time")
+    own = preset is None
     preset = preset or ENGINES.get(names[0], names[0])
     if len(table.rows) > MOST_POINTS:
         raise InputError(
             f"{table.source}: {len(table.rows)} points: give up to {MOST_POINTS}, of one deployment"
         )
-    engine = load_engine(preset)
+    engine = _prior(preset, table, own)
     found = [_usable(made, table.source) for made in responses(Predictor(preset), table.rows)]
     numbers = fit_numbers(found)
     new = _changed(engine, numbers)
@@ -70,6 +71,22 @@ def fit_serving(table: ServingTable, preset: str | None = None) -> ServingFit:
     return ServingFit(
         new, found[0].own, numbers, tuple(r.predicted for r in found), tuple(after), tuple(left_out)
     )
+
+
+def _prior(preset: str, table: ServingTable, own: bool) -> Engine:
+    """The preset to start from, ``own``: that of the rows' engine.
+
+    Raises:
+        InputError: there is none such, by the flag or the row that names it.
+    """
+    try:
+        return load_engine(preset)
+    except InputError as error:
+        if not own:
+            raise
+        said = str(error).removeprefix("--engine: ")
+        where = f"{table.source}: row {table.rows[0].number}: engine"
+        raise InputError(f"{where}: {said}; --engine names one for all rows") from None
 
 
 def _usable(made: Response | Predicted, path: Path) -> Response:

@@ -16,6 +16,7 @@ import pandas as pd
 
 from calibrate.csv_file import read_text
 from perfmodel.errors import InputError
+from perfmodel.specs.plain_numbers import plain_float
 
 NEEDED = (
     "model", "gpu", "engine", "weights", "tp", "concurrency", "isl", "osl", "ttft_ms", "tpot_ms",
@@ -70,6 +71,11 @@ class ServingTable:
     source: Path
     data: pd.DataFrame
     rows: tuple[Row, ...]
+
+    @property
+    def names(self) -> set[str]:
+        """Of models, hardware and engines, each of which may be a file."""
+        return {name for row in self.rows for name in (row.model, row.gpu, row.engine)}
 
 
 def read_serving(path: Path) -> ServingTable:
@@ -140,7 +146,7 @@ def _row(texts: Mapping[str, str], number: int, path: Path) -> Row:
 
 def _number(text: str, where: str) -> float:
     try:
-        value = float(text)
+        value = plain_float(text)
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value >= 0):
@@ -150,7 +156,7 @@ def _number(text: str, where: str) -> float:
 
 def _whole(text: str, where: str) -> int:
     try:
-        value = float(text)
+        value = plain_float(text)
     except ValueError:
         value = math.nan
     if not (1 <= value <= MOST_WHOLE and value == int(value)):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfmodel.errors import InputError
+from perfmodel.specs.plain_numbers import plain_float
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,7 +57,7 @@ def published_path() -> Path | None:
 
 
 def _count(text: str) -> int:
-    return int(float(text)) if text else 1
+    return int(plain_float(text)) if text else 1
 
 
 def read_published(path: Path) -> list[Row]:
@@ -72,7 +73,7 @@ def read_published(path: Path) -> list[Row]:
 def _row(r: dict[str, str], path: Path) -> Row:
     try:
         return Row(
-            id=r["id"], source=r["source_id"], metric=r["metric"], value=float(r["value"]),
+            id=r["id"], source=r["source_id"], metric=r["metric"], value=plain_float(r["value"]),
             model=r["model"], gpu=r["gpu"], gpus=_count(r["gpus"]), tp=_count(r["tp"]),
             pp=_count(r["pp"]), ep=_count(r["ep"]), dp=_count(r["dp"]), weights=r["weight_dtype"],
             kv=r["kv_dtype"], engine=r["engine"], version=r["engine_version"],

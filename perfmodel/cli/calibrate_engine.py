@@ -10,7 +10,7 @@ import typer
 from perfmodel.cli.calibrate import app
 from perfmodel.cli.output import console, print_json
 from perfmodel.errors import InputError
-from perfmodel.whole_file import check_free
+from perfmodel.whole_file import check_free, check_unread
 
 
 @app.command("engine")
@@ -37,8 +37,10 @@ def engine(
         from calibrate.own_points import read_points, refit_engine, write_engine  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"{error.name} is missing: pip install 'perfmodel[calibrate]'") from None
-    check_free(out, (".yaml", ".yml"), force=force)
-    new = refit_engine(read_points(points, preset), preset)
+    check_free(out, (".yaml", ".yml"), force=force, reads=[points, preset])
+    cases = read_points(points, preset)
+    check_unread(out, {name for c in cases for name in (c.setting.model, c.setting.hardware)})
+    new = refit_engine(cases, preset)
     write_engine(new, out, points)
     if as_json:
         print_json({

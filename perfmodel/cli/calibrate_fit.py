@@ -96,7 +96,7 @@ def fit(
         )
     profile = load_hardware(hardware)
     path = out or default_path(profile, stack)
-    check_free(path, (".yaml", ".yml"), force=force)
+    check_free(path, (".yaml", ".yml"), force=force, reads=[hardware, *tables])
     with console_progress() as say:
         fits = fit_measured(tables, profile, rows, say)
     about = Provenance(profile.name, stack, fits.release, today(), fits.source)

@@ -10,7 +10,7 @@ import typer
 from perfmodel.cli.calibrate import app
 from perfmodel.cli.output import console, print_json, table
 from perfmodel.errors import InputError
-from perfmodel.whole_file import check_free
+from perfmodel.whole_file import check_free, check_unread
 
 
 @app.command("serving")
@@ -43,8 +43,10 @@ def serving(
         from calibrate.serving_table import read_serving  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"{error.name} is missing: pip install 'perfmodel[calibrate]'") from None
-    check_free(out, (".yaml", ".yml"), force=force)
-    fit = fit_serving(read_serving(points), preset)
+    check_free(out, (".yaml", ".yml"), force=force, reads=[points, preset])
+    read = read_serving(points)
+    check_unread(out, read.names)
+    fit = fit_serving(read, preset)
     write_fitted(fit, out, points)
     errors = {
         name: tpot_score(found) for name, found in

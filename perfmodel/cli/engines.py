@@ -155,7 +155,7 @@ def copy(
         text = _text(str(engine_path(engine).stem))
     except UnknownNameError as error:
         raise UnknownNameError(f"engines copy: {error}") from None
-    check_free(file, (".yaml", ".yml"), force=force)
+    check_free(file, (".yaml", ".yml"), force=force, reads=[engine_path(engine)])
     line = f"name: {json.dumps(file.stem, ensure_ascii=False)}"
     write_text(file, NAME_LINE.sub(lambda _: line, text, count=1))
     print(f"{file}: a copy of {engine}; change it and give it to --engine", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from typing import Annotated, Any
 
@@ -89,8 +90,23 @@ def run(arguments: list[str] | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
+def _leave(number: int, _frame: Any) -> None:
+    """End as an exception does, so that every block still tidies up after itself."""
+    signal.signal(number, signal.SIG_IGN)  # a second one would cut the tidying short
+    raise SystemExit(128 + number)
+
+
+def _end_orderly() -> None:
+    """Let requests to end leave no half-written file, as they would by the system's default."""
+    for name in ("SIGTERM", "SIGHUP"):  # Windows has no second
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores it
+            signal.signal(number, _leave)
+
+
 def main() -> None:
     """Entry point of the console script."""
+    _end_orderly()
     columns = shutil.get_terminal_size().columns
     if columns < NARROWEST:
         os.environ["COLUMNS"] = str(NARROWEST)  # the help's tables too; the terminal wraps them

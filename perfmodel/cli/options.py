@@ -29,6 +29,7 @@ from perfmodel.cli.flags import (
 from perfmodel.errors import InputError
 from perfmodel.specs.base import Case, FieldError
 from perfmodel.specs.deployment import Deployment
+from perfmodel.specs.plain_numbers import typed_float, typed_int
 from perfmodel.specs.speculation import Speculation
 from perfmodel.specs.workload import Workload
 from perfmodel.units import MILLISECOND
@@ -47,7 +48,7 @@ def whole_number(text: str) -> int:
     if re.fullmatch(r"[+-]?\d{19,}", said.strip()):
         raise typer.BadParameter(f"{said[:20]}… is out of range")
     try:
-        return int(said)
+        return typed_int(said)
     except ValueError:
         raise typer.BadParameter(f"{said[:40]!r} is no whole number") from None
 
@@ -69,7 +70,7 @@ def number(text: str) -> float:
         BadParameter: names the text.
     """
     try:
-        return float(str(text))
+        return typed_float(str(text))
     except ValueError:
         raise typer.BadParameter(f"{str(text)[:40]!r} is no number") from None
 
@@ -83,7 +84,7 @@ def duration(text: str) -> float:
     >>> duration("500ms"), duration("2 s")
     (0.5, 2.0)
     """
-    found = re.fullmatch(r"\s*(\d*\.?\d+(?:e[+-]?\d+)?)\s*(ms|s)?\s*", str(text))
+    found = re.fullmatch(r"\s*(\d*\.?\d+(?:e[+-]?\d+)?)\s*(ms|s)?\s*", str(text), re.ASCII)
     value = float(found[1]) if found else 0.0
     if found is None or not 0 < value < 1e9:
         raise typer.BadParameter(f"{str(text)[:40]!r} is no time, such as 0.5 or 500ms")

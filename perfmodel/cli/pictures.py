@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from perfmodel.errors import InputError
-from perfmodel.whole_file import check_free
+from perfmodel.whole_file import Named, check_free
 
 SUFFIXES = (".svg", ".png", ".pdf")
 SIDES = (3.0, 40.0)
@@ -25,7 +25,7 @@ def inches(text: Any) -> tuple[float, float]:
     Raises:
         BadParameter: names the text and the range.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*[x×]\s*(\d+(?:\.\d+)?)", str(text).strip())
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*[x×]\s*(\d+(?:\.\d+)?)", str(text).strip(), re.ASCII)
     sides = (float(found[1]), float(found[2])) if found else (0.0, 0.0)
     if not all(SIDES[0] <= side <= SIDES[1] for side in sides):
         low, high = (f"{side:g}" for side in SIDES)
@@ -56,15 +56,19 @@ def json_option() -> Any:
     return typer.Option("--json", metavar="", help="One JSON object.", rich_help_panel=OUTPUT)
 
 
-def drawer(module: str, name: str, path: Path | None, *, force: bool) -> Callable[..., None] | None:
+def drawer(
+    module: str, name: str, path: Path | None, *, force: bool, reads: Iterable[Named]
+) -> Callable[..., None] | None:
     """What draws the picture ``path``, looked for before the work; None where none is asked for.
+
+    ``reads`` is what the work reads, which the picture must not overwrite.
 
     Raises:
         InputError: a file that can't be written, or no matplotlib.
     """
     if path is None:
         return None
-    check_free(path, SUFFIXES, force=force)
+    check_free(path, SUFFIXES, force=force, reads=reads)
     try:
         found: Callable[..., None] = getattr(import_module(f"reports.{module}"), name)
     except ImportError as error:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from perfmodel.cli import plan_tables as tables
+from perfmodel.cli.inputs import inputs
 from perfmodel.cli.lazy import HELP
 from perfmodel.cli.options import (
     duration,
@@ -186,7 +187,7 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
         )
     serving = Serving(scheduler, prefix_caching, disaggregate=disaggregate)
     files = PlanFiles(xlsx, csv, parquet, plot)
-    files.check(force=force)
+    files.check(inputs(traffic, model, *hardware, deployment=deployment), force=force)
     check_emit(emit, deployment, scheduler)
     with progress_stages() as progress:
         found = plan(

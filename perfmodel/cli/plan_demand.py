@@ -12,6 +12,7 @@ import typer
 from perfmodel.errors import InputError
 from perfmodel.planning.capacity.requests import parts_of
 from perfmodel.specs.base import Case, FieldError
+from perfmodel.specs.plain_numbers import typed_float
 from perfmodel.specs.traffic import RequestClass, ServiceLevel, Traffic, load_traffic
 
 Record = TypeVar("Record", bound=Case)
@@ -36,7 +37,7 @@ def growth(text: str) -> float:
     >>> growth("10%"), growth("-0.05")
     (0.1, -0.05)
     """
-    found = re.fullmatch(r"\s*([+-]?\d*\.?\d+)\s*(%)?\s*", str(text))
+    found = re.fullmatch(r"\s*([+-]?\d*\.?\d+)\s*(%)?\s*", str(text), re.ASCII)
     if found is None:
         raise typer.BadParameter(f"{str(text)[:40]!r} is no share per month, such as 0.1 or 10%")
     value = float(found[1])
@@ -51,7 +52,7 @@ def price(text: str) -> tuple[str, float]:
     """
     name, equals, value = str(text).partition("=")
     try:
-        usd = float(value)
+        usd = typed_float(value)
     except ValueError:
         usd = 0.0
     if not (equals and name.strip() and 0 < usd < 1e6):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import typer
 from perfmodel.cli.pictures import drawer
 from perfmodel.errors import InputError
 from perfmodel.planning.capacity.answer import Plan
+from perfmodel.whole_file import Named, check_apart, check_free
 
 PANEL = "Output"
 XLSX = ".xlsx"
@@ -54,24 +55,25 @@ class PlanFiles:
         """Whether a workbook or its tables are."""
         return any((self.xlsx, self.csv, self.parquet))
 
-    def check(self, *, force: bool) -> None:
-        """Say before the work that its result couldn't be kept.
+    def check(self, reads: Iterable[Named], *, force: bool) -> None:
+        """Say before the work that its result couldn't be kept; ``reads``: what the work reads.
 
         Raises:
             InputError: a file is in the way, has the wrong suffix, or a library is missing.
         """
-        drawer("front", "draw_front", self.plot, force=force)
+        reads = tuple(reads)
+        drawer("front", "draw_front", self.plot, force=force, reads=reads)
         if not self.wanted:
             return
         _imported(self)
-        from perfmodel.whole_file import check_free  # noqa: PLC0415  (only where files are asked)
         from reports.workbook.files import check_tables  # noqa: PLC0415
 
         if self.xlsx is not None:
-            check_free(self.xlsx, (XLSX,), force=force)
+            check_free(self.xlsx, (XLSX,), force=force, reads=reads)
         for path, suffix in self._tables():
             _check_suffix(path, suffix)
-            check_tables(path, suffix, force=force)
+            check_tables(path, suffix, force=force, reads=reads)
+            check_apart(self.plot, path)
 
     def write(self, plan: Plan) -> None:
         """Write them.

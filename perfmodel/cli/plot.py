@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from perfmodel.cli.inputs import inputs
 from perfmodel.cli.lazy import HELP
 from perfmodel.cli.options import duration, takes_cases
 from perfmodel.cli.output import print_json
@@ -52,7 +53,8 @@ def breakdown(
 
     Give --batch or --prompt as a list; without, batches of powers of two up to what fits.
     """
-    draw = drawer("breakdown", "draw_breakdown", out, force=force)
+    reads = inputs(model, hardware, deployment=deployment)
+    draw = drawer("breakdown", "draw_breakdown", out, force=force, reads=reads)
     if not np.ndim(workload.batch) and not np.ndim(workload.prompt):
         most = _most(estimate(model, hardware, workload, deployment), workload)
         workload = _with(workload, batch=_powers(most))
@@ -81,7 +83,8 @@ def batch(  # noqa: PLR0913, PLR0917  (one parameter per flag)
 
     Give --batch as a list; without, as many as fit on the device with the most room.
     """
-    draw = drawer("batch", "draw_batch", out, force=force)
+    reads = inputs(model, *hardware, deployment=deployment)
+    draw = drawer("batch", "draw_batch", out, force=force, reads=reads)
     if np.min(workload.output) < 2:
         raise InputError("--output: 1 token has no TPOT: 2 at least")
     if not np.ndim(workload.batch):
@@ -116,7 +119,8 @@ def memory(
 
     Give --prompt as a list; without, up to the longest context of the smallest batch.
     """
-    draw = drawer("memory", "draw_memory", out, force=force)
+    reads = inputs(model, hardware, deployment=deployment)
+    draw = drawer("memory", "draw_memory", out, force=force, reads=reads)
     batches = np.unique(np.ravel(workload.batch))
     prompts = workload.prompt
     if not np.ndim(prompts):

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from perfmodel.cli.command_line import command_line
+from perfmodel.cli.inputs import inputs
 from perfmodel.cli.lazy import HELP
 from perfmodel.cli.options import takes_case
 from perfmodel.cli.overflow import overflow_text, refuse_overflow
@@ -44,7 +45,8 @@ def command(
 
     Exits with status 2 when the batch doesn't fit; the page is written all the same, and says so.
     """
-    check_free(out, SUFFIXES, force=force)
+    reads = inputs(model, hardware, deployment=deployment)
+    check_free(out, SUFFIXES, force=force, reads=reads)
     page: Any
     try:
         from reports.html import page, record  # noqa: PLC0415  (only they need Jinja2)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from perfmodel.cli.inputs import inputs
 from perfmodel.cli.lazy import HELP
 from perfmodel.cli.options import takes_cases
 from perfmodel.cli.output import console, print_json
@@ -62,7 +63,8 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
 
     One of --batch, --prompt, --output and --cached-prefix may be a list: each operator's path.
     """
-    draw = drawer("roofline", "draw_roofline", out, force=force)
+    reads = inputs(model, *hardware, measured, deployment=deployment)
+    draw = drawer("roofline", "draw_roofline", out, force=force, reads=reads)
     result = roofline(model, hardware, workload, deployment, roofline_only=roofline_only)
     calls = _calls(measured, result)
     if draw is not None:

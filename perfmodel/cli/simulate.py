@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from perfmodel.cli import simulate_text as text
+from perfmodel.cli.inputs import inputs
 from perfmodel.cli.lazy import HELP
 from perfmodel.cli.options import number, takes_deployment, whole_number
 from perfmodel.cli.output import console, print_json, print_table
@@ -23,6 +24,7 @@ from perfmodel.serving.results import Simulation, simulation_record
 from perfmodel.serving.router import ROUTERS
 from perfmodel.serving.serve import Served, Serving, run, served, settled
 from perfmodel.specs.deployment import Deployment
+from perfmodel.whole_file import Named, check_free
 
 app = typer.Typer(add_completion=False, context_settings=HELP)
 PLOTS = (".svg", ".png", ".pdf")
@@ -127,7 +129,8 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
     ).demand()  # fmt: skip
     serving = settled(Serving(scheduler, prefix_caching, router, disaggregate, warmup), demand)
     draw = _drawer(timeline)
-    _check_files(csv, timeline, force=force)
+    reads = (*inputs(trace, model, hardware, deployment=deployment),)
+    _check_files(csv, timeline, reads, force=force)
     case = served(model, hardware, deployment, serving)
     with request_rows(csv) as ended, progress_bar("requests") as progress:
         result = run(case, demand, serving, ended=ended, progress=progress)
@@ -150,16 +153,16 @@ def _drawer(timeline: Path | None) -> Draw | None:
     return draw_timeline
 
 
-def _check_files(csv: Path | None, timeline: Path | None, *, force: bool) -> None:
+def _check_files(
+    csv: Path | None, timeline: Path | None, reads: tuple[Named, ...], *, force: bool
+) -> None:
     """Say before the work that its result couldn't be kept."""
     if csv is None and timeline is None:
         return
-    from perfmodel.whole_file import check_free  # noqa: PLC0415  (only where files are asked for)
-
     if csv is not None:
-        check_free(csv, (".csv",), force=force)
+        check_free(csv, (".csv",), force=force, reads=reads)
     if timeline is not None:
-        check_free(timeline, PLOTS, force=force)
+        check_free(timeline, PLOTS, force=force, reads=reads)
 
 
 def _record(
@@ -171,7 +174,7 @@ def _record(
         **case_record(case, demand, serving),
         "assumed_share": {name: float(p.cost.assumed_share) for name, p in shares.items()},
         **simulation_record(result),
-        "warnings": list(text.notes(case, demand, serving)),
+        "warnings": list(text.notes(case, serving, result.longest_tokens)),
     }
 
 
@@ -184,5 +187,5 @@ def _print(case: Served, demand: Demand, serving: Serving, result: Simulation) -
     for line in definition_lines(result, out.width):
         out.print(line)
     text.print_notes(
-        out, text.typical(case, result), text.notes(case, demand, serving)
+        out, text.typical(case, result), text.notes(case, serving, result.longest_tokens)
     )  # fmt: skip

@@ -65,8 +65,8 @@ def typical(case: Served, result: Simulation) -> Estimate:
     return estimate(case.model, case.hardware, workload, case.plan.deployment)
 
 
-def notes(case: Served, demand: Demand, serving: Serving) -> Iterator[str]:
-    """What the simulation takes for granted here."""
+def notes(case: Served, serving: Serving, longest: int) -> Iterator[str]:
+    """What the simulation takes for granted here; ``longest``: tokens of the longest request."""
     plan = case.plan
     yield f"scheduler {case.engine.policy.name}: {case.engine.policy.meaning.rstrip('.')}"
     yield from plan.notes
@@ -85,15 +85,12 @@ def notes(case: Served, demand: Demand, serving: Serving) -> Iterator[str]:
             f"a prompt's cache goes over the network of its instance's GPUs, {bandwidth}, after "
             "its first token: that wait counts in TPOT and ITL"
         )
-    longest, made_for = _longest(demand), case.model.max_positions
+    made_for = case.model.max_positions
     if made_for is not None and longest > made_for:
-        yield f"{longest:,} tokens exceed the {made_for:,} that {case.model.name} was made for"
-
-
-def _longest(demand: Demand) -> int:
-    if demand.traced:
-        return 0
-    return (demand.prompt.longest or 0) + (demand.output.longest or 0)
+        yield (
+            f"the longest request has {longest:,} tokens, more than the {made_for:,} that "
+            f"{case.model.name} was made for: engines refuse or cut it"
+        )
 
 
 def print_notes(out: Any, typically: Estimate, lines: Iterator[str]) -> None:

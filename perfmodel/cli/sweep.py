@@ -23,11 +23,14 @@ from perfmodel.errors import InputError
 from perfmodel.planning.sweep.answer import PART, Progress, Sweep, Swept
 from perfmodel.specs.base import FieldError
 from perfmodel.specs.sweep import SweepSpec, load_sweep, parse_sweep
+from perfmodel.whole_file import Named, check_free, same_file
 
 app = typer.Typer(add_completion=False, context_settings=HELP)
 Form = Literal["parquet", "csv"]
 DEFAULT_BEST = "output_tokens_per_s_per_gpu"
 """What the summary ranks by where nothing else is asked for."""
+NAMES = ("model", "hardware", "engine", "stack")
+"""Axes whose values may be files."""
 _ROWS, _FILES, _OUTPUT = "Rows", "Files", "Output"
 
 
@@ -104,7 +107,8 @@ def command(  # noqa: PLR0913, PLR0917  (one parameter per flag)
         raise InputError(f"{name}: {error.problem}") from None
     if dask is not None and out is None:
         raise InputError("--dask: name with --out the folder that its parts are for")
-    keep = _keeper(selection, force=force)
+    reads = (what, *(each for axis in NAMES for each in sweep.spec.values(axis)))
+    keep = _keeper(selection, out, reads, force=force)
     with progress_bar("settings") as progress:
         result = _swept(sweep, out, form, part_settings, dask, progress, force=force)
     if keep is not None:
@@ -163,13 +167,16 @@ def _files() -> Any:
     return sweep_run
 
 
-def _keeper(selection: Path | None, *, force: bool) -> Any:
+def _keeper(
+    selection: Path | None, out: Path | None, reads: tuple[Named, ...], *, force: bool
+) -> Any:
     """What writes the selected rows, looked for before the work."""
     if selection is None:
         return None
-    from perfmodel.whole_file import check_free  # noqa: PLC0415  (only where a file is asked for)
-
-    check_free(selection, (".csv", ".parquet"), force=force)
+    check_free(selection, (".csv", ".parquet"), force=force, reads=reads)
+    in_parts = out is not None and same_file(out, selection.parent)
+    if in_parts and selection.name.startswith("part-"):
+        raise InputError(f"{selection}: --out calls its own parts so: name another file")
     write = _files().write_selection
 
     def keep(sweep: Sweep, result: Swept) -> None:

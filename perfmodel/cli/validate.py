@@ -18,6 +18,7 @@ from perfmodel.cli.text import whole
 from perfmodel.errors import InputError
 from perfmodel.kernels.choice import Choice, choose_calibration
 from perfmodel.specs.hardware import Hardware, load_hardware
+from perfmodel.whole_file import Named, check_free
 
 if TYPE_CHECKING:
     from calibrate.lint import Finding
@@ -64,11 +65,23 @@ def kernels(
     """
     device = load_hardware(hardware)
     choice = choose_calibration(device, stack)
+    reads = (measured, hardware, stack)
+    _check_files(out, plot, reads, force=force)
     results = _run(measured, device, choice, (out, plot), force=force)
     if as_json:
         print_json(_record(results, device, choice))
     else:
         _print(results, device)
+
+
+def _check_files(
+    out: Path | None, plot: Path | None, reads: tuple[Named, ...], *, force: bool
+) -> None:
+    """Say before the work that its result couldn't be kept."""
+    if out is not None:
+        check_free(out, (".parquet", ".csv"), force=force, reads=reads)
+    if plot is not None:
+        check_free(plot, PLOTS, force=force, reads=reads)
 
 
 Results = list[tuple["Validation", list["Finding"]]]
@@ -84,14 +97,9 @@ def _run(
         from calibrate.predictions_file import write_predictions  # noqa: PLC0415
         from calibrate.tables import read_tables  # noqa: PLC0415
         from calibrate.validate import output_of, validate_table  # noqa: PLC0415
-        from perfmodel.whole_file import check_free  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"{error}: install perfmodel[calibrate]") from None
     out, plot = files
-    if out is not None:
-        check_free(out, (".parquet", ".csv"), force=force)
-    if plot is not None:
-        check_free(plot, PLOTS, force=force)
     tables = read_tables(measured, device)
     if len(tables) > 1 and out is not None and out.suffix != ".csv":
         # Families have different columns: in Parquet they would have to be filled with nulls.

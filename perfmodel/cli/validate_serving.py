@@ -14,6 +14,7 @@ from perfmodel.cli.text import whole
 from perfmodel.cli.validate import app
 from perfmodel.errors import InputError
 from perfmodel.specs.engine import load_engine
+from perfmodel.whole_file import check_free, check_unread
 
 if TYPE_CHECKING:
     from calibrate.score import Score
@@ -48,14 +49,15 @@ def serving(
         from calibrate.predictions_file import write_predictions  # noqa: PLC0415
         from calibrate.serving_check import check_serving, output_of  # noqa: PLC0415
         from calibrate.serving_table import read_serving  # noqa: PLC0415
-        from perfmodel.whole_file import check_free  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"{error.name} is missing: pip install 'perfmodel[calibrate]'") from None
     if out is not None:
-        check_free(out, (".csv",), force=force)
+        check_free(out, (".csv",), force=force, reads=[measured, engine])
     if engine is not None:
         load_engine(engine)  # wrong for all rows, it would be the reason of each
     read = read_serving(measured)
+    if out is not None:
+        check_unread(out, read.names)
     with _Bar(len(read.rows), quiet=as_json) as moved:
         check = check_serving(read, engine, moved)
     if out is not None:

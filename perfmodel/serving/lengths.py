@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
+from perfmodel.specs.plain_numbers import typed_float, typed_int
 from perfmodel.specs.workload import LARGEST
 
 BLOCK = 4096
@@ -147,7 +148,7 @@ class Lengths:
 
 def _whole(text: str, name: str, whole: str) -> int:
     try:
-        value = int(text)
+        value = typed_int(text)
     except ValueError:
         raise InputError(
             f"{name}: {text[:40]!r} in {whole[:60]!r} is no whole number; write {KNOWN}"
@@ -159,7 +160,7 @@ def _whole(text: str, name: str, whole: str) -> int:
 
 def _number(text: str, name: str, whole: str) -> float:
     try:
-        value = float(text)
+        value = typed_float(text)
     except ValueError:
         value = float("nan")
     if not isfinite(value):

@@ -80,6 +80,7 @@ class Collector:
         self.ttft, self.tpot, self.itl = Histogram(), Histogram(), Histogram()
         self.e2e, self.queue = Histogram(), Histogram()
         self.requests = self.prompt_tokens = self.output_tokens = self.preemptions = 0
+        self.longest_tokens = 0
         self._ended: list[Sequence] = []
         self._gaps: list[float] = []
         self._weights: list[float] = []
@@ -102,6 +103,7 @@ class Collector:
             arrival = np.array([s.arrival_s for s in ended])
             first = np.array([s.first_s for s in ended])
             finish = np.array([s.finish_s for s in ended])
+            prompt = np.array([s.prompt for s in ended])
             output = np.array([s.output for s in ended])
             self.ttft.add(first - arrival)
             self.queue.add(np.array([s.admitted_s for s in ended]) - arrival)
@@ -109,8 +111,9 @@ class Collector:
             several = output > 1
             self.tpot.add((finish - first)[several] / (output[several] - 1))
             self.requests += len(ended)
-            self.prompt_tokens += sum([s.prompt for s in ended])
+            self.prompt_tokens += int(prompt.sum())
             self.output_tokens += int(output.sum())
+            self.longest_tokens = max(self.longest_tokens, int((prompt + output).max()))
             self.preemptions += sum([s.preemptions for s in ended])
         self.itl.add(np.array(self._gaps), np.array(self._weights))
         self._ended, self._gaps, self._weights = [], [], []

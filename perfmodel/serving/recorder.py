@@ -68,9 +68,11 @@ class Recorder(Collector):
         super().ended(sequences)
 
     def _without_warmup(self, sequences: list[Sequence]) -> list[Sequence]:
-        if self.begin < inf:
-            for sequence in sequences:
-                if sequence.number < self.warmup:
+        for sequence in sequences:
+            if sequence.number < self.warmup:
+                tokens = sequence.prompt + sequence.output
+                self.longest_tokens = max(self.longest_tokens, tokens)
+                if self.begin < inf:
                     self.extra += 1
                     self.extra_prompt += sequence.prompt
                     self.extra_output += sequence.output

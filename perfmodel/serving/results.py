@@ -70,6 +70,8 @@ class Simulation:
     prompt_tokens: int
     """Of the requests that the rates count."""
     output_tokens: int
+    longest_tokens: int
+    """Prompt and output of the longest request, those of the warm-up included."""
     requests_per_s: float
     output_tokens_per_s: float
     total_tokens_per_s: float
@@ -125,6 +127,7 @@ def simulation_record(result: Simulation) -> dict[str, Any]:
         "warmup": result.warmup,
         "prompt_tokens": result.prompt_tokens,
         "output_tokens": result.output_tokens,
+        "longest_tokens": result.longest_tokens,
         "instances": result.instances,
         "gpus": result.gpus,
         "pools": [

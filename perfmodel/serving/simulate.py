@@ -149,6 +149,7 @@ def _result(recorder: Recorder, parts: list[tuple[str, int]], wall_s: float) -> 
         warmup=recorder.warmup,
         prompt_tokens=prompt,
         output_tokens=output,
+        longest_tokens=recorder.longest_tokens,
         requests_per_s=_over(recorder.requests + recorder.extra, seconds),
         output_tokens_per_s=_over(output, seconds),
         total_tokens_per_s=_over(prompt + output, seconds),

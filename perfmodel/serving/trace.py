@@ -9,6 +9,7 @@ from pathlib import Path
 
 from perfmodel.errors import InputError
 from perfmodel.serving.sequence import Prefix, Sequence
+from perfmodel.specs.plain_numbers import plain_float, plain_int
 from perfmodel.specs.workload import LARGEST
 
 NEEDED = ("arrival_s", "prompt_tokens", "output_tokens")
@@ -35,7 +36,7 @@ class _Row:
     def arrival(self, before: float) -> float:
         """When the request comes, not before the one above."""
         try:
-            value = float(self.values["arrival_s"])
+            value = plain_float(self.values["arrival_s"])
         except ValueError:
             value = float("nan")
         if not isfinite(value):
@@ -54,7 +55,7 @@ class _Row:
         """A count of tokens."""
         text = self.values[column].strip()
         try:
-            value = int(text)
+            value = plain_int(text)
         except ValueError:
             raise self.wrong(column, "write a whole number of tokens") from None
         if not least <= value <= LARGEST:
@@ -140,6 +141,8 @@ def _check_header(file: Path, header: list[str]) -> bool:
     """Whether the trace has prefixes."""
     if not header:
         raise InputError(f"{file}: is empty: write a header with {', '.join(NEEDED)}")
+    if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
+        raise InputError(f"{file}: line 1: has no comma: separate columns by commas")
     for name in header:
         if name and header.count(name) > 1:
             raise InputError(f"{file}: line 1: column {name[:40]!r} stands twice: remove one")

@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
 from perfmodel.errors import InputError
+from perfmodel.specs.faults import describe, first_fault
 
 
 class Spec(BaseModel):
@@ -30,7 +31,7 @@ class Spec(BaseModel):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            raise InputError(f"{where}: {describe(error)}") from None
+            raise InputError(f"{where}: {describe(error, cls)}") from None
 
 
 class FieldError(InputError):
@@ -57,47 +58,6 @@ class Case(Spec):
                     known = ", ".join(type(self).model_fields)
                     problem = f"no field of a {type(self).__name__}; known: {known}"
                 raise FieldError(field, problem) from None
-
-
-def first_fault(error: ValidationError) -> tuple[str, str]:
-    """The first wrong field of a pydantic error and what is wrong with it.
-
-    A validator of a whole record names its field as ``field`` in the error's context.
-    """
-    faults = error.errors(include_url=False)
-    first = faults[0]
-    context = first.get("ctx", {})
-    field = ".".join(str(part) for part in first["loc"]) or str(context.get("field", ""))
-    message = _plain(first["msg"])
-    value = first.get("input")
-    told = isinstance(value, Mapping | BaseModel) or _shown(value) in message
-    shown = "" if told else f" (got {_shown(value)})"
-    more = f"; and {len(faults) - 1} more fault(s)" if len(faults) > 1 else ""
-    return field, f"{message}{shown}{more}"
-
-
-def _plain(message: str) -> str:
-    """Pydantic's sentence in the house's words."""
-    if message == "Field required":
-        return "is missing; add it"
-    return message.removeprefix("Value error, ").replace("Input should be", "must be")
-
-
-def describe(error: ValidationError) -> str:
-    """One line for the first fault of a pydantic error, with a count of the others."""
-    field, problem = first_fault(error)
-    return f"{field}: {problem}" if field else problem
-
-
-def _shown(value: Any) -> str:
-    """A value on one line, in a few words; Python refuses to print very long numbers."""
-    if isinstance(value, int) and abs(value) >= 10**30:
-        return "a number of over 30 digits"
-    try:
-        text = " ".join(repr(value).split())
-    except ValueError:
-        return "a very long number"
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _is_number(value: Any) -> bool:

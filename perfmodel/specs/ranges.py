@@ -17,7 +17,9 @@ MOST = 1_000_000
 LARGEST = 10**18
 """Beyond what any axis takes."""
 SUFFIXES = {"": 1, "k": 1024, "K": 1024, "m": 1024**2, "M": 1024**2}
-_NUMBER = re.compile(r"([+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)([kKmM]?)")
+_NUMBER = re.compile(
+    r"([+-]?(?:[0-9]{1,3}(?:_[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?)([kKmM]?)"
+)
 SYNTAX = "numbers, lists such as 1,2,4, or ranges such as 1:256:x2 and 0:1024:+128 (1k is 1,024)"
 
 

@@ -11,12 +11,12 @@ import csv
 import io
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 from perfmodel.errors import InputError
-from perfmodel.whole_file import check_free, write_whole
+from perfmodel.whole_file import Named, check_free, check_unread, write_whole
 from reports.workbook.cells import Scalar, Table
 from reports.workbook.styles import is_number_style
 
@@ -83,19 +83,28 @@ def _write_parquet(table: Table, path: Path) -> None:
 WRITERS: dict[str, Writer] = {CSV: _write_csv, PARQUET: _write_parquet}
 
 
-def check_tables(path: Path, suffix: str, *, force: bool) -> None:
-    """Say before the work that tables couldn't be kept; ``suffix``: ``.csv`` or ``.parquet``.
+def check_tables(path: Path, suffix: str, *, force: bool, reads: Iterable[Named] = ()) -> None:
+    """Say before the work that tables couldn't be kept.
+
+    Args:
+        path: a file, or a folder for all tables.
+        suffix: ``.csv`` or ``.parquet``.
+        force: whether files may be overwritten.
+        reads: what the work reads, which may not.
 
     Raises:
         InputError: no such folder, a file in the way, or files that are there already.
     """
     if path.suffix.lower() == suffix:
-        check_free(path, (suffix,), force=force)
+        check_free(path, (suffix,), force=force, reads=reads)
         return
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}")
     if path.exists() and not path.is_dir():
         raise InputError(f"{path}: is a file; name a folder, or a file that ends with {suffix}")
+    reads = tuple(reads)
+    for name in NAMES:
+        check_unread(path / (name + suffix), reads)
     there = [name for name in NAMES if (path / (name + suffix)).exists()]
     if there and not force:
         raise InputError(f"{path / (there[0] + suffix)}: is there already; --force overwrites it")

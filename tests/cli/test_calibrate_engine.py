@@ -86,3 +86,31 @@ def test_an_existing_file_stays(tmp_path):
     points = write(tmp_path / "points.csv", [GOOD])
     assert run("calibrate", "engine", points, "--out", out).status == 2
     assert out.read_text() == "mine"
+
+
+POINT = {
+    "model": "llama-3.1-8b", "hardware": "h100-sxm", "batch": "1", "prompt": "512", "output": "64",
+    "quantity": "tpot", "seconds": "0.008",
+}  # fmt: skip
+FAULTS = {
+    "model": ("", "no-such-model"), "hardware": ("", "no-gpu", "/"), "quantity": ("", "itl"),
+    "batch": ("0", "1.5", "-1", "nan", "inf", "1e300", "", "one"), "prompt": ("1e15", "0"),
+    "output": ("1", "1e15"), "seconds": ("nan", "inf", "0", "-1", "1e300", "1e-320", ""),
+    "tp": ("99", "1e300", "0", "3"), "weights": ("zz",), "activations": ("zz",),
+    "kv_cache": ("zz",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text"), [(n, t) for n, each in FAULTS.items() for t in each])
+def test_a_wrong_point_is_named_by_its_row(name, text, tmp_path):
+    points, out = tmp_path / "points.csv", tmp_path / "mine.yaml"
+    rows = [dict(POINT, tp="1", weights="", activations="", kv_cache="") for _ in range(3)]
+    rows[1][name] = text
+    with points.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    ran = run("calibrate", "engine", points, "--out", out)
+    assert (ran.status, ran.out, out.exists()) == (2, "", False)
+    assert "row 2" in ran.err
+    assert ran.err.count("\n") == 1

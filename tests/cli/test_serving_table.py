@@ -91,3 +91,43 @@ def test_a_slower_server_is_learned_from_four_points(tmp_path):
     again = run("validate", "serving", points, "--engine", mine, "--json").record
     assert again["scores"][0]["tpot"]["median"] == pytest.approx(errors["after"], abs=0.1)
     assert run("calibrate", "serving", points, "--out", mine).status == 2  # there already
+
+
+def test_an_engine_that_is_none_is_named_by_its_row(tmp_path):
+    for name in ("", str(tmp_path)):
+        path = table(tmp_path, PLAIN.replace("vllm", name))
+        ran = run("calibrate", "serving", path, "--out", tmp_path / "mine.yaml")
+        assert (ran.status, "row 1: engine" in ran.err) == (2, True)
+        assert not (tmp_path / "mine.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty"),
+        ("\n\n", "is empty"),
+        (HEAD.replace(",", ";") + "\n", "commas"),
+        (HEAD.replace(",", "\t") + "\n", "commas"),
+        (f'{HEAD}\n"open,\n', "line 2"),
+        (f"{HEAD}\n{PLAIN},9\n", "row 1"),
+        (f"{HEAD}\n", "0 rows"),
+        (f"{HEAD},tp\n{PLAIN},1\n", "twice"),
+    ],
+)
+def test_what_is_no_table(text, said, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    for command in (("validate", "serving"), ("calibrate", "serving"), ("calibrate", "engine")):
+        out = () if command[0] == "validate" else ("--out", tmp_path / "mine.yaml")
+        ran = run(*command, path, *out)
+        assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+        if command[1] == "serving":
+            assert said in ran.err
+    assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_a_byte_order_mark_and_windows_lines_are_no_fault(tmp_path):
+    path = table(tmp_path, PLAIN)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    ran = run("validate", "serving", path, "--json")
+    assert (ran.status, ran.record["predicted"]) == (0, 1)

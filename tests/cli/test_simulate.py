@@ -190,3 +190,25 @@ def test_json_is_one_object():
     record = json.loads(out, parse_constant=pytest.fail)
     assert record["tpot_s"]["mean"] is None
     assert record["demand"]["rate"] == "inf"
+
+
+@pytest.mark.parametrize("way", ["trace", "unbounded"])
+def test_requests_longer_than_the_model_was_made_for_are_noted(way, tmp_path):
+    trace = tmp_path / "t.csv"
+    trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,9,9\n1,140000,1072\n2,9,9\n")
+    flags = ("--trace", trace)
+    if way == "unbounded":  # of 131,072 positions
+        flags = ("--concurrency", 1, "--requests", 60, "-p", "exponential:40000", "-o", 1)
+    rows = tmp_path / "rows.csv"
+    record = perfmodel(*CASE, *flags, "--csv", rows, "--json").record
+    with rows.open(newline="") as file:
+        tokens = [int(r["prompt_tokens"]) + int(r["output_tokens"]) for r in csv.DictReader(file)]
+    assert record["longest_tokens"] == max(tokens) > 131_072
+    said = f"{max(tokens):,} tokens"
+    assert sum(said in warning for warning in record["warnings"]) == 1
+    assert said in " ".join(perfmodel(*CASE, *flags).out.split())
+
+
+def test_requests_within_the_model_are_not_noted(users):
+    assert users["longest_tokens"] <= 990
+    assert not any("was made for" in warning for warning in users["warnings"])

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop
+from perfmodel.serving.engine import Transfer
 from perfmodel.serving.occupancy import POINTS, Occupancy
 from perfmodel.serving.results import DEFINITIONS, LATENCIES, request_record, simulation_record
-from perfmodel.serving.simulate import simulate_engines
+from perfmodel.serving.simulate import Disaggregation, simulate_engines
 from tests.serving.toy import REAL, engine, lengths
 
 
@@ -54,6 +55,20 @@ def test_rows_of_requests_add_up_to_the_record():
             np.quantile(values, 0.9, method="inverted_cdf"), rel=1e-3, abs=1e-9
         )
     assert sum(row["output_tokens"] for row in rows) == result.output_tokens
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 399])
+@pytest.mark.parametrize("pools", [None, Disaggregation(2, 1, Transfer(1e3, 1e9))])
+def test_the_longest_request_counts_wherever_it_ran(warmup, pools):
+    tokens = []
+    result = simulate_engines(
+        Demand(ClosedLoop(30), lengths("uniform:10:900"), lengths("uniform:1:90"), 400),
+        engine(REAL),
+        warmup=warmup,
+        disaggregation=pools,
+        ended=lambda done: tokens.extend(s.prompt + s.output for s in done),
+    )
+    assert (result.longest_tokens, len(tokens)) == (max(tokens), 400)
 
 
 def test_a_warm_up_leaves_the_start_burst_out():

@@ -22,7 +22,7 @@ from perfmodel.specs.architectures.family import Family, build_decoder
 from perfmodel.specs.architectures.quantised_layers import with_checkpoint
 from perfmodel.specs.architectures.quantization import read_recipe
 from perfmodel.specs.architectures.vision import TOWERS, vision_parameters
-from perfmodel.specs.base import describe
+from perfmodel.specs.faults import describe
 from perfmodel.specs.model import Model
 
 FAMILIES: Mapping[str, Family] = {
