@@ -3,9 +3,9 @@
 CAUSES = {
     "trtllm-maxload-v0.14, L40S on 8 GPUs":
         "too fast by 14 % in the median, with one GPU 12 % too slow and four right: exchanges, "
-        "whose share of PCIe is assumed. The L40S exchanges that were measured are of a machine whose "
-        "cards can't reach each other directly (a bus rate of 20 GB/s for 2 GPUs, 5 for 4, under 2 "
-        "for 8); with them these rows would be 40 to 88 % too slow (docs/kernels.md).",
+        "whose share of PCIe is assumed. The measured L40S exchanges are of a machine whose cards "
+        "can't reach each other directly (a bus rate of 20 GB/s for 2 GPUs, 5 for 4, under 2 for "
+        "8); with them these rows would be 40 to 88 % too slow (docs/kernels.md).",
     "trtllm-maxload-v0.14, Mistral on A100":
         "too slow in decode alone: vLLM's FlashAttention-2, whose calls are the calibration, "
         "shares no pass over the keys among the heads of a group where a layer has a window, even "

@@ -13,8 +13,9 @@ import typer
 from perfmodel.cli import advise_tables as tables
 from perfmodel.cli.estimate import print_head
 from perfmodel.cli.lazy import HELP
-from perfmodel.cli.options import duration, positive, takes_case
+from perfmodel.cli.options import takes_case
 from perfmodel.cli.output import console, print_csv, print_json, print_table
+from perfmodel.cli.parsers import duration, positive
 from perfmodel.errors import CapacityError, InputError
 from perfmodel.planning.advice import Advice, advise
 from perfmodel.planning.lever import Limits

@@ -10,14 +10,9 @@ import typer
 from perfmodel.cli import plan_tables as tables
 from perfmodel.cli.inputs import inputs
 from perfmodel.cli.lazy import HELP
-from perfmodel.cli.options import (
-    duration,
-    number,
-    positive,
-    takes_stated_deployment,
-    whole_number,
-)
+from perfmodel.cli.options import takes_stated_deployment
 from perfmodel.cli.output import console, print_json, print_table
+from perfmodel.cli.parsers import duration, number, positive, whole_number
 from perfmodel.cli.plan_demand import Stated, growth, listed, price, prices
 from perfmodel.cli.plan_files import PlanFiles, file_option, force_option
 from perfmodel.cli.plan_launch import check_emit, launch_of_best, script_of

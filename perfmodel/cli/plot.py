@@ -10,9 +10,10 @@ import typer
 
 from perfmodel.cli.inputs import inputs
 from perfmodel.cli.lazy import HELP
-from perfmodel.cli.options import duration, takes_cases
+from perfmodel.cli.options import takes_cases
 from perfmodel.cli.output import print_json
 from perfmodel.cli.overflow import refuse_overflow, refuse_unfit
+from perfmodel.cli.parsers import duration
 from perfmodel.cli.pictures import OUTPUT, drawer, force_option, json_option, size_option
 from perfmodel.errors import InputError
 from perfmodel.inference.breakdown import largest_within

@@ -11,8 +11,9 @@ import typer
 from perfmodel.cli import simulate_text as text
 from perfmodel.cli.inputs import inputs
 from perfmodel.cli.lazy import HELP
-from perfmodel.cli.options import number, takes_deployment, whole_number
+from perfmodel.cli.options import takes_deployment
 from perfmodel.cli.output import console, print_json, print_table
+from perfmodel.cli.parsers import number, whole_number
 from perfmodel.cli.progress import progress_bar
 from perfmodel.cli.request_rows import request_rows
 from perfmodel.cli.simulate_demand import SCHEDULERS, Asked, pools

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from perfmodel.cli.options import positive
+from perfmodel.cli.parsers import positive
 from perfmodel.cli.text import digits, whole
 from perfmodel.errors import InputError
 from perfmodel.serving.arrivals import (

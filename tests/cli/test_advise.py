@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from perfmodel.cli.options import duration
+from perfmodel.cli.parsers import duration
 from tests.cli.runner import perfmodel
 
 GENERIC = ("--stack", "generic")  # fast, where any calibration would do
