@@ -84,6 +84,10 @@ class Predictor:
         self._cases: dict[tuple[object, ...], Served | str] = {}
         self._times: dict[tuple[object, ...], StepTimes] = {}
 
+    def with_engine(self, engine: str) -> Predictor:
+        """The same loops on another preset or file."""
+        return Predictor(engine, self._rounds)
+
     def served(self, row: Row) -> Served:
         """The row's engine; rows that differ in limits alone share their step times.
 

@@ -1,78 +1,40 @@
-"""Three numbers of an engine preset fitted on measured loads: kernels, host step, host sequence.
+"""Three numbers of an engine preset fitted on measured loads: reads, compute, host per sequence.
 
-A closed loop's mean times are nearly linear in these numbers, so each row is simulated four times
-(as the preset is, and with each number moved) and the fit runs on the straight lines; a preset
-that is written is simulated again. Each number is drawn to the preset's own by a prior, so that
-one point moves it a little and five decide it.
+Which requests share a step of a closed loop doesn't depend on how long steps take, so that its mean
+times are linear in these numbers until a kernel's limit changes. Each row is simulated four times
+(with the preset, and with each number moved) and the fit runs on the straight lines; a preset that
+is written is simulated again. Each number is drawn to the preset's own by a prior, so that one
+point moves it a little and five decide it.
+
+TPOT is fitted, and TTFT where it makes a claim: how long prompts take shows there, while a TPOT
+alone can't tell slow prompts from slow decoding.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from calibrate.serving_check import Predicted, Predictor
+from calibrate.serving_flags import ttft_flag
+from calibrate.serving_preset import Numbers, changed, numbers_of, own_numbers, text_of
 from calibrate.serving_table import Row
-from perfmodel.errors import PerfmodelError
 from perfmodel.operators.quantity import Array
-from perfmodel.serving.step_times import Chunk, StepTimes
-from perfmodel.units import MICROSECOND
+from perfmodel.specs.engine import Engine
 
-NAMES = ("kernels", "step_us", "sequence_us")
-MOVES = np.array([0.1, 200.0, 10.0])
+MOVES = np.array([0.1, 0.1, 10.0])
 """By how much each number is moved for its line."""
-WIDTHS = np.array([0.15, 300.0, 15.0])
-"""Standard deviation of the priors: the log of the factor on kernels, and microseconds."""
-NOISE = 0.03
-"""Relative error of a row that the fit expects; larger ones count less and less (soft L1)."""
-LEAST, MOST = np.array([0.5, 0.0, 0.0]), np.array([2.0, 1e4, 500.0])
-"""Bounds of the numbers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """What is fitted."""
-
-    kernels: float
-    """Factor on the time of all kernels."""
-    step_us: float
-    sequence_us: float
-
-    @property
-    def array(self) -> Array:
-        """(3,)."""
-        return np.array([self.kernels, self.step_us, self.sequence_us])
-
-
-class MovedSteps:
-    """`StepTimes` with another host and kernels slower by a factor."""
-
-    def __init__(self, times: StepTimes, own: Numbers, new: Numbers, speed: float = 1.0) -> None:
-        self._times, self._own, self._new = times, own, new
-        self._speed = MICROSECOND * speed
-        self.tokens_per_step, self.width = times.tokens_per_step, times.width
-
-    def _moved(self, seconds: float, sequences: int) -> float:
-        own, new = self._own, self._new
-        was = self._speed * (own.step_us + own.sequence_us * sequences)
-        now = self._speed * (new.step_us + new.sequence_us * sequences)
-        return max(seconds - was, 0.0) * new.kernels / own.kernels + now
-
-    def decode(self, sequences: int, context: float) -> float:
-        """A step of decoding sequences."""
-        return self._moved(self._times.decode(sequences, context), sequences)
-
-    def mixed(self, sequences: int, context: float, chunks: list[Chunk], ended: int) -> float:
-        """A step with prompts."""
-        seconds = self._times.mixed(sequences, context, chunks, ended)
-        return self._moved(seconds, sequences + len(chunks))
-
-    def linear_up_to(self, sequences: int, context: float) -> float:
-        """As the times that are moved."""
-        return self._times.linear_up_to(sequences, context)
+WIDTHS = np.array([0.15, 0.15, 15.0])
+"""Standard deviations of the priors: the logs of the factors, and microseconds."""
+NOISE = np.array([0.10, 0.03])
+"""Relative error of a row's TTFT and TPOT that the fit expects; larger ones count less and less
+(soft L1). Repeated measurements of one release differ by 3 and 0.6 %, in one case of ten by 21 and
+9 %: TTFT by about three times as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,53 +54,115 @@ class Response:
         return replace(p, ttft_ms=float(ttft), tpot_ms=float(tpot))
 
 
+def claims_ttft(p: Predicted) -> bool:
+    """Whether a row's TTFT is one that the simulator can be held to.
+
+    Users of equal lengths start and end together in a simulation; servers spread them, or don't.
+    """
+    return not ttft_flag(p.row) and not p.kv_bound and p.row.length_factor < 1
+
+
 def responses(predictor: Predictor, rows: Sequence[Row]) -> list[Response | Predicted]:
     """Four simulations of each row; a `Predicted` with its reason where there is none."""
-    return [_response(predictor, row) for row in rows]
+    with tempfile.TemporaryDirectory() as folder:
+        moved = _Moved(predictor, Path(folder))
+        return [_response(predictor, moved, row) for row in rows]
 
 
-def _response(predictor: Predictor, row: Row) -> Response | Predicted:
+class _Moved:
+    """Predictors whose presets have one number moved."""
+
+    def __init__(self, predictor: Predictor, folder: Path) -> None:
+        self._predictor, self._folder = predictor, folder
+        self._made: dict[str, list[Predictor]] = {}
+
+    def of(self, engine: Engine) -> list[Predictor]:
+        """For each number."""
+        if engine.name not in self._made:
+            self._made[engine.name] = [self._one(engine, place) for place in range(len(MOVES))]
+        return self._made[engine.name]
+
+    def _one(self, engine: Engine, place: int) -> Predictor:
+        numbers = own_numbers(engine).array
+        numbers[place] += MOVES[place]
+        path = self._folder / f"{len(self._made)}-{place}.yaml"
+        path.write_text(text_of(changed(engine, numbers_of(numbers))), encoding="utf-8")
+        return self._predictor.with_engine(str(path))
+
+
+def _response(predictor: Predictor, moved: _Moved, row: Row) -> Response | Predicted:
     base = predictor.predict(row)
     if base.reason:
         return base
-    case = predictor.served(row)
-    host = case.plan.engine.host
-    own = Numbers(1.0, host.step_us, host.sequence_us)
-    slopes = np.zeros((2, 3))
-    at = np.array([base.ttft_ms, base.tpot_ms])
-    for place, move in enumerate(MOVES):
-        moved = own.array
-        moved[place] += move
-        new = Numbers(*(float(value) for value in moved))
-        times = MovedSteps(case.engine.times, own, new, host.speed)
-        try:
-            found = predictor.run(row, replace(case.engine, times=times))
-        except PerfmodelError as error:
-            return Predicted(row, reason=str(error))
-        slopes[:, place] = (np.array(found) - at) / move
-    return Response(base, own, slopes)
+    engine = predictor.served(row).plan.engine
+    slopes = np.zeros((2, len(MOVES)))
+    for place, other in enumerate(moved.of(engine)):
+        found = other.predict(row)
+        if found.reason:
+            return replace(base, reason=found.reason)
+        change = (found.ttft_ms - base.ttft_ms, found.tpot_ms - base.tpot_ms)
+        slopes[:, place] = np.array(change) / MOVES[place]
+    return Response(base, own_numbers(engine), slopes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The times that are fitted of some rows: (n,), and (n, 3) for their slopes."""
+
+    base: Array
+    slopes: Array
+    measured: Array
+    noise: Array
+
+    def misfits(self, change: Array) -> Array:
+        """Errors over what is expected, whose squares are soft L1, with numbers so changed."""
+        made = np.maximum(self.base + self.slopes @ change, 0.05 * self.base)
+        errors = np.log(made / self.measured) / self.noise
+        robust: Array = np.sign(errors) * np.sqrt(2 * (np.sqrt(1 + errors**2) - 1))
+        return robust
+
+
+def _lines(rows: Sequence[Response]) -> _Lines:
+    base, measured = (
+        np.array([(p.ttft_ms, p.tpot_ms) for p in points])
+        for points in ([r.predicted for r in rows], [r.predicted.row for r in rows])
+    )
+    used = np.isfinite(measured)
+    used[:, 0] &= np.array([claims_ttft(r.predicted) for r in rows])
+    slopes = np.stack([r.slopes for r in rows])
+    noise = np.broadcast_to(NOISE, used.shape)
+    return _Lines(base[used], slopes[used], measured[used], noise[used])
 
 
 def fit_numbers(rows: Sequence[Response]) -> Numbers:
-    """The numbers that suit the rows' TPOT best; at least one row, all of one engine."""
-    own = rows[0].own
-    base = np.array([r.predicted.tpot_ms for r in rows])
-    slopes = np.stack([r.slopes[1] for r in rows])
-    measured = np.array([r.predicted.row.tpot_ms for r in rows])
+    """The numbers that suit the rows best; at least one row, all of one deployment."""
+    return fit_common([rows], 1.0)
 
-    def numbers(free: Array) -> Array:
-        moved: Array = own.array + np.append(0.0, WIDTHS[1:] * free[1:])
-        moved[0] = own.kernels * np.exp(WIDTHS[0] * free[0])
-        return moved
 
-    def misfits(free: Array) -> Array:
-        made = base + slopes @ (numbers(free) - own.array)
-        errors = np.log(np.maximum(made, 0.05 * base) / measured) / NOISE
-        robust = np.sign(errors) * np.sqrt(2 * (np.sqrt(1 + errors**2) - 1))
-        return np.concatenate([robust, free])
+def fit_common(groups: Sequence[Sequence[Response]], share: float) -> Numbers:
+    """The numbers that groups have in common; at least one row, all of one engine.
 
-    low = np.array([np.log(LEAST[0]), *(LEAST[1:] - own.array[1:])]) / WIDTHS
-    high = np.array([np.log(MOST[0]), *(MOST[1:] - own.array[1:])]) / WIDTHS
-    found = least_squares(misfits, np.clip(np.zeros(3), low + 1e-9, high), bounds=(low, high))
-    kernels, step, sequence = (float(value) for value in numbers(found.x))
-    return Numbers(kernels, step, sequence)
+    Args:
+        groups: rows of one deployment each.
+        share: of the prior's variance that all groups have in common. The rest is each group's
+            own and isn't carried over: 1 takes all rows as one deployment's, 0 gives the preset.
+    """
+    own = groups[0][0].own
+    lines = [_lines(rows) for rows in groups]
+    common, apart = np.sqrt(share), np.sqrt(1 - share)
+
+    def numbers(free: Array) -> Numbers:
+        moved: Array = own.array + np.append(np.zeros(2), WIDTHS[2:] * free[2:])
+        moved[:2] = own.array[:2] * np.exp(WIDTHS[:2] * free[:2])
+        return numbers_of(moved)
+
+    def misfits(flat: Array) -> Array:
+        shared, *each = flat.reshape(-1, len(WIDTHS))
+        parts = [
+            line.misfits(numbers(common * shared + apart * mine).array - own.array)
+            for line, mine in zip(lines, each, strict=True)
+        ]
+        return np.concatenate([*parts, flat])
+
+    found = least_squares(misfits, np.zeros(len(WIDTHS) * (1 + len(groups))))
+    return numbers(common * found.x[: len(WIDTHS)])

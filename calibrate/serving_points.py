@@ -5,15 +5,15 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import yaml
 
 from calibrate.score import Score
 from calibrate.serving_check import ENGINES, Predicted, Predictor, score_of
-from calibrate.serving_fit import Numbers, Response, fit_numbers, responses
+from calibrate.serving_fit import Response, claims_ttft, fit_numbers, responses
+from calibrate.serving_preset import Numbers, changed, text_of
 from calibrate.serving_table import ServingTable
+from calibrate.serving_transfer import Carried, carried, deployment, grouped
 from calibrate.write import today
 from perfmodel.errors import InputError
 from perfmodel.specs.engine import Engine, load_engine
@@ -21,6 +21,8 @@ from perfmodel.whole_file import write_text
 
 FURTHEST = 5.0
 """Times off the preset's TPOT from which a point is a slip of units or of columns."""
+FURTHEST_TTFT = 20.0
+"""The same of its TTFT, which a queue may lengthen."""
 MOST_POINTS = 50
 """Points beyond which a table isn't a handful of one's own."""
 
@@ -37,11 +39,18 @@ class ServingFit:
     after: tuple[Predicted, ...]
     """Simulated with the new preset."""
     left_out: tuple[Predicted, ...]
-    """Each point with the numbers fitted on the others; empty for one point."""
+    """Each point with the numbers fitted on the others; empty for one point or deployment."""
+    carried: Carried | None
+    """What holds across the points' deployments; None for points of one."""
+    with_ttft: int
+    """Points whose TTFT was fitted beside their TPOT."""
 
 
 def fit_serving(table: ServingTable, preset: str | None = None) -> ServingFit:
     """Fit three numbers on a table's rows, with the preset as prior; None: of the rows' engine.
+
+    Rows of one deployment (model, GPU and format) are fitted as they are. Of several, what holds
+    across them is: as much as predicts each model and GPU from the others best.
 
     Raises:
         InputError: a row that can't be used, by number; rows of several engines.
@@ -52,25 +61,35 @@ def fit_serving(table: ServingTable, preset: str | None = None) -> ServingFit:
     own = preset is None
     preset = preset or ENGINES.get(names[0], names[0])
     if len(table.rows) > MOST_POINTS:
-        raise InputError(
-            f"{table.source}: {len(table.rows)} points: give up to {MOST_POINTS}, of one deployment"
-        )
+        raise InputError(f"{table.source}: {len(table.rows)} points: give up to {MOST_POINTS}")
     engine = _prior(preset, table, own)
     found = [_usable(made, table.source) for made in responses(Predictor(preset), table.rows)]
-    numbers = fit_numbers(found)
-    new = _changed(engine, numbers)
-    left_out = [
-        point.at(fit_numbers([r for r in found if r is not point]).array)
-        for point in found if len(found) > 1
-    ]  # fmt: skip
+    across = carried(found) if len(grouped(found)) > 1 else None
+    numbers = across.numbers if across else fit_numbers(found)
+    new = changed(engine, numbers)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "fitted.yaml"
-        path.write_text(_text(new), encoding="utf-8")
+        path.write_text(text_of(new), encoding="utf-8")
         again = Predictor(str(path))
         after = [again.predict(row) for row in table.rows]
+    plain = tuple(r.predicted for r in found)
     return ServingFit(
-        new, found[0].own, numbers, tuple(r.predicted for r in found), tuple(after), tuple(left_out)
-    )
+        new, found[0].own, numbers, plain, tuple(after), _left_out(found), across,
+        sum(claims_ttft(p) and bool(np.isfinite(p.row.ttft_ms)) for p in plain),
+    )  # fmt: skip
+
+
+def _left_out(found: list[Response]) -> tuple[Predicted, ...]:
+    """Each point with the numbers of the others; of the other deployments where there are some."""
+    if len(found) == 1:
+        return ()
+    if len(grouped(found)) == 1:
+        return tuple(r.at(fit_numbers([o for o in found if o is not r]).array) for r in found)
+    without = {
+        key: carried([r for r in found if deployment(r) != key]).numbers.array
+        for key in dict.fromkeys(deployment(r) for r in found)
+    }
+    return tuple(r.at(without[deployment(r)]) for r in found)
 
 
 def _prior(preset: str, table: ServingTable, own: bool) -> Engine:
@@ -98,42 +117,18 @@ def _usable(made: Response | Predicted, path: Path) -> Response:
         raise InputError(f"{where}: osl: 1 token has no time per output token; give 2 or more")
     if not np.isfinite(row.tpot_ms):
         raise InputError(f"{where}: tpot_ms: is empty; a measured mean is needed")
-    ratio = row.tpot_ms / made.predicted.tpot_ms
-    if not 1 / FURTHEST < ratio < FURTHEST:
-        raise InputError(
-            f"{where}: tpot_ms: {row.tpot_ms:g} is {ratio:.3g} times what the preset predicts: "
-            "check units, tp and concurrency"
-        )
+    fitted = {"tpot_ms": FURTHEST}
+    if claims_ttft(made.predicted) and np.isfinite(row.ttft_ms):
+        fitted["ttft_ms"] = FURTHEST_TTFT
+    for name, furthest in fitted.items():
+        measured = getattr(row, name)
+        ratio = measured / getattr(made.predicted, name)
+        if not 1 / furthest < ratio < furthest:
+            raise InputError(
+                f"{where}: {name}: {measured:g} is {ratio:.3g} times what the preset predicts: "
+                "check units, tp and concurrency"
+            )
     return made
-
-
-def _changed(engine: Engine, numbers: Numbers) -> Engine:
-    """The preset with new host times, and every kernel factor times the new one."""
-    k, f = engine.kernels, numbers.kernels
-    gemms: dict[str, Any] = {}
-    for name in ("gemm", "gemm_8bit", "gemm_4bit"):
-        scale = getattr(k, name)
-        if scale is not None:
-            changed = {"compute": scale.compute * f, "memory": scale.memory * f}
-            gemms[name] = scale.model_copy(update=changed)
-    own = k.all_reduce
-    if own is not None:
-        own = own.model_copy(update={
-            "start_us": own.start_us * f, "rank_us": own.rank_us * f,
-            "link_share": min(1.0, own.link_share / f),
-        })  # fmt: skip
-    kernels = k.model_copy(update={
-        **gemms, "attention": k.attention * f, "collective": k.collective * f, "all_reduce": own,
-    })  # fmt: skip
-    host = engine.host.model_copy(
-        update={"step_us": numbers.step_us, "sequence_us": numbers.sequence_us}
-    )
-    return engine.model_copy(update={"kernels": kernels, "host": host})
-
-
-def _text(engine: Engine) -> str:
-    data = engine.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, default_flow_style=None)
 
 
 def write_fitted(fit: ServingFit, path: Path, points: Path) -> None:
@@ -146,7 +141,7 @@ def write_fitted(fit: ServingFit, path: Path, points: Path) -> None:
         "kernels": fit.engine.kernels.model_copy(update={"source": said}),
     })  # fmt: skip
     head = "# Written by `perfmodel calibrate serving`; give it to --engine.\n"
-    write_text(path, head + _text(engine))
+    write_text(path, head + text_of(engine))
 
 
 def tpot_score(points: tuple[Predicted, ...]) -> Score:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
 from calibrate.score import Score
 from calibrate.serving_check import Predicted, score_of
-from calibrate.serving_fit import Response, fit_numbers
-from calibrate.serving_flags import ttft_flag
+from calibrate.serving_fit import Response, claims_ttft, fit_numbers
+from calibrate.serving_preset import Numbers
+from calibrate.serving_transfer import carried, deployment, value_of
 
 DRAWS = 20
 """Draws of the points that are fitted on."""
@@ -19,6 +21,7 @@ POINTS = 4
 Key = Callable[[Response], tuple[str, ...]]
 Split = tuple[Sequence[Response], Sequence[Response]]
 """Rows that are fitted on, and rows that are scored."""
+Fit = Callable[[Sequence[Response]], Numbers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,9 @@ def engine(r: Response) -> tuple[str, ...]:
     return (r.predicted.row.engine,)
 
 
-def deployment(r: Response) -> tuple[str, ...]:
-    """Rows of one engine, model, GPU and format, whatever tp, lengths and load."""
-    row = r.predicted.row
-    return (row.engine, row.model, row.gpu, row.weights)
+def layout(r: Response) -> tuple[str, ...]:
+    """Rows of a deployment on so many GPUs."""
+    return (*deployment(r), str(r.predicted.row.tp))
 
 
 def _groups(rows: Sequence[Response], key: Key) -> dict[tuple[str, ...], list[Response]]:
@@ -65,18 +67,17 @@ def halves(rows: Sequence[Response]) -> Iterator[Split]:
 def without(rows: Sequence[Response], field: str) -> Iterator[Split]:
     """Each value of ``field`` scored with the engine's rows of all others."""
     for group in _groups(rows, engine).values():
-        values = dict.fromkeys(getattr(r.predicted.row, field) for r in group)
-        for value in values:
-            here = [r for r in group if getattr(r.predicted.row, field) == value]
-            others = [r for r in group if getattr(r.predicted.row, field) != value]
+        for value in dict.fromkeys(value_of(r, field) for r in group):
+            here = [r for r in group if value_of(r, field) == value]
+            others = [r for r in group if value_of(r, field) != value]
             if others:
                 yield others, here
 
 
-def few(rows: Sequence[Response], points: int = POINTS) -> Iterator[Split]:
-    """Points of each deployment drawn several times, the others scored."""
+def few(rows: Sequence[Response], points: int = POINTS, key: Key = deployment) -> Iterator[Split]:
+    """Points of each group drawn several times, the others scored."""
     generator = np.random.default_rng(1)
-    for group in _groups(rows, deployment).values():
+    for group in _groups(rows, key).values():
         if len(group) <= points:
             continue
         for _ in range(DRAWS):
@@ -84,12 +85,37 @@ def few(rows: Sequence[Response], points: int = POINTS) -> Iterator[Split]:
             yield order[:points], order[points:]
 
 
-def outcome(name: str, splits: Iterator[Split]) -> Outcome:
+def spread(rows: Sequence[Response], key: Key = layout) -> Iterator[Split]:
+    """As `few`, a point each of few and many users with short and long prompts."""
+    generator = np.random.default_rng(1)
+    for group in _groups(rows, key).values():
+        if len(group) <= POINTS:
+            continue
+        for _ in range(DRAWS):
+            chosen = _quarters(group, generator)
+            yield [group[i] for i in chosen], [r for i, r in enumerate(group) if i not in chosen]
+
+
+def _quarters(group: Sequence[Response], generator: np.random.Generator) -> list[int]:
+    """A row of each quarter; of all rows where a quarter is empty."""
+    users, prompts = (
+        np.array([getattr(r.predicted.row, name) for r in group]) for name in ("concurrency", "isl")
+    )
+    many, long = users > np.median(users), prompts > np.median(prompts)
+    chosen: list[int] = []
+    for high, late in product((False, True), repeat=2):
+        free = np.isin(np.arange(len(group)), chosen, invert=True)
+        quarter = np.flatnonzero(free & (many == high) & (long == late))
+        chosen.append(int(generator.choice(quarter if len(quarter) else np.flatnonzero(free))))
+    return chosen
+
+
+def outcome(name: str, splits: Iterator[Split], fit: Fit = fit_numbers) -> Outcome:
     """Fit and score every split; errors of all scored rows together."""
     made: list[Predicted] = []
     before: list[Predicted] = []
     for fitted, scored in splits:
-        numbers = fit_numbers(fitted).array
+        numbers = fit(fitted).array
         made += [r.at(numbers) for r in scored]
         before += [r.predicted for r in scored]
     return scored_as(name, made, before)
@@ -105,7 +131,7 @@ def scored_as(name: str, made: Sequence[Predicted], before: Sequence[Predicted])
 
 def claimed(rows: Sequence[Predicted]) -> Score:
     """Errors of TTFT where it makes a claim and the cache isn't full."""
-    return score_of([p for p in rows if not ttft_flag(p.row) and not p.kv_bound], "ttft_ms")
+    return score_of([p for p in rows if claims_ttft(p)], "ttft_ms")
 
 
 def outcomes(rows: Sequence[Response]) -> list[Outcome]:
@@ -114,7 +140,9 @@ def outcomes(rows: Sequence[Response]) -> list[Outcome]:
     return [
         scored_as("no serving data", plain, plain),
         outcome("unseen points of a deployment", halves(rows)),
-        outcome("unseen model", without(rows, "model")),
-        outcome("unseen GPU", without(rows, "gpu")),
+        outcome("unseen model", without(rows, "model"), lambda r: carried(r, ("model",)).numbers),
+        outcome("unseen GPU", without(rows, "gpu"), lambda r: carried(r, ("gpu",)).numbers),
         outcome(f"{POINTS} points of the deployment", few(rows)),
+        outcome(f"{POINTS} points of its tp", few(rows, key=layout)),
+        outcome(f"{POINTS} spread points of its tp", spread(rows)),
     ]

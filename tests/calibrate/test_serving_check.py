@@ -1,4 +1,4 @@
-"""Simulated loads beside measured ones, and numbers fitted on them."""
+"""Simulated loads beside measured ones."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from calibrate.serving_check import Predictor, check_serving, group_scores, output_of
-from calibrate.serving_fit import MovedSteps, Numbers, fit_numbers, responses
 from calibrate.serving_points import fit_serving
-from calibrate.serving_protocols import few, halves, without
 from calibrate.serving_table import Row, ServingTable, read_serving
 from perfmodel.errors import InputError
 from perfmodel.serving.arrivals import ClosedLoop, Demand
@@ -23,17 +21,11 @@ PLAIN_ROW = Row(
     1, "llama-3.1-8b", "h100-sxm", "vllm", "", "bf16", "bf16", 1, 1, 1, 4, 256, 32, 1.0, "own",
     30.0, 8.0,
 )  # fmt: skip
-LOADS = (1, 4, 16, 48)
 
 
 @pytest.fixture(scope="module")
 def predictor():
     return Predictor()
-
-
-@pytest.fixture(scope="module")
-def found(predictor):
-    return responses(predictor, [replace(PLAIN_ROW, concurrency=c) for c in LOADS])
 
 
 def test_a_prediction_is_the_simulators(predictor):
@@ -81,88 +73,12 @@ def test_a_check_scores_flagged_rows_apart_and_keeps_the_input(tmp_path):
     assert "nothing" in out["reason"][2]
 
 
-def test_step_times_move_as_stated(predictor):
-    times = predictor.served(PLAIN_ROW).engine.times
-    own = Numbers(1.0, 300.0, 12.0)
-    same = MovedSteps(times, own, own)
-    assert same.decode(8, 8000) == pytest.approx(times.decode(8, 8000))
-    host = 1e-6 * (300 + 12 * 8)
-    slow = MovedSteps(times, own, Numbers(1.2, 500.0, 20.0))
-    moved = 1.2 * (times.decode(8, 8000) - host) + 1e-6 * (500 + 20 * 8)
-    assert slow.decode(8, 8000) == pytest.approx(moved)
-
-
-def test_lines_stand_for_simulations(predictor, found):
-    case = predictor.served(PLAIN_ROW)
-    host = case.plan.engine.host
-    own, new = Numbers(1.0, host.step_us, host.sequence_us), Numbers(1.15, 600.0, 25.0)
-    for response in found:
-        row = response.predicted.row
-        times = MovedSteps(case.engine.times, own, new)
-        _, tpot = predictor.run(row, replace(case.engine, times=times))
-        assert response.at(new.array).tpot_ms == pytest.approx(tpot, rel=0.01)
-
-
-def measured_with(found, numbers):
-    """Responses whose rows were measured on a server with such numbers."""
-    rows = []
-    for r in found:
-        tpot = r.at(numbers.array).tpot_ms
-        rows.append(replace(r, predicted=replace(
-            r.predicted, row=replace(r.predicted.row, tpot_ms=tpot)
-        )))  # fmt: skip
-    return rows
-
-
-def test_a_fit_on_the_presets_own_times_changes_nothing(found):
-    own = found[0].own
-    assert fit_numbers(measured_with(found, own)).array == pytest.approx(own.array, rel=1e-3)
-
-
-def test_a_fit_finds_a_slower_server(found):
-    true = Numbers(1.0, 300.0, 45.0)
-    rows = measured_with(found, true)
-    made = fit_numbers(rows)
-    for r in rows:
-        assert r.at(made.array).tpot_ms == pytest.approx(r.predicted.row.tpot_ms, rel=0.05)
-    # 33 us more for each of 48 sequences lengthen a step of some 9 ms by a sixth.
-    assert made.sequence_us > 30
-
-
-def test_one_outlier_among_many_moves_little(found):
-    rows = measured_with(found, found[0].own)
-    row = rows[0].predicted.row
-    odd = replace(rows[0], predicted=replace(
-        rows[0].predicted, row=replace(row, tpot_ms=4 * row.tpot_ms)
-    ))  # fmt: skip
-    made = fit_numbers([*rows, *rows, odd])
-    assert abs(made.kernels - 1) < 0.1
-
-
-def test_protocols_never_score_what_they_fit(found):
-    rows = [
-        replace(r, predicted=replace(r.predicted, row=replace(
-            r.predicted.row, number=n, gpu=gpu, model=model
-        )))
-        for n, (r, gpu, model) in enumerate(
-            (r, gpu, model) for r in found for gpu in "ab" for model in ("x", "y")
-        )
-    ]  # fmt: skip
-    for splits in (halves(rows), without(rows, "gpu"), without(rows, "model"), few(rows, 2)):
-        for fitted, scored in splits:
-            assert not {r.predicted.row.number for r in fitted} & {
-                r.predicted.row.number for r in scored
-            }
-    for fitted, scored in without(rows, "gpu"):
-        assert not {r.predicted.row.gpu for r in fitted} & {r.predicted.row.gpu for r in scored}
-    assert sum(len(scored) for _, scored in halves(rows)) == len(rows)
-
-
 def test_points_that_cant_be_used_are_refused_by_row():
     bad = {
         "row 2: .*nothing": replace(PLAIN_ROW, number=2, model="nothing"),
         "row 2: tpot_ms: is empty": replace(PLAIN_ROW, number=2, tpot_ms=float("nan")),
         "row 2: tpot_ms: .*times": replace(PLAIN_ROW, number=2, tpot_ms=800.0),
+        "row 2: ttft_ms: .*units": replace(PLAIN_ROW, number=2, length_factor=0.9, ttft_ms=0.03),
     }
     for said, row in bad.items():
         with pytest.raises(InputError, match=said):

@@ -58,13 +58,29 @@ def test_the_prior_is_the_preset_of_the_rows_engine(tmp_path):
     ran = run("calibrate", "serving", table(tmp_path, rows[1]), "--out", out, "--json")
     assert ran.status == 0, ran.err
     host = yaml.safe_load((ENGINES / "sglang.yaml").read_text())["host"]
-    assert ran.record["prior"]["step_us"] == host["step_us"]
+    assert ran.record["prior"] == {
+        "reads": 1.0, "compute": 1.0, "sequence_us": host["sequence_us"]
+    }  # fmt: skip
+    assert (ran.record["carried"], ran.record["with_ttft"]) == (None, 0)
 
 
 def test_outputs_of_one_token_teach_nothing(tmp_path):
     path = table(tmp_path, PLAIN.replace("1024,128", "1024,1"))
     ran = run("calibrate", "serving", path, "--out", tmp_path / "mine.yaml")
     assert (ran.status, "row 1: osl" in ran.err) == (2, True)
+
+
+def test_of_several_deployments_what_holds_across_them_is_fitted(tmp_path):
+    other = PLAIN.replace("llama-3.1-8b", "qwen3-8b")
+    points = table(tmp_path, PLAIN.replace(",8.5", ",20"), other.replace(",8.5", ",4.5"))
+    out = tmp_path / "mine.yaml"
+    ran = run("calibrate", "serving", points, "--out", out, "--json")
+    assert ran.status == 0, ran.err
+    # One model is slower than the preset, the other faster: neither says anything of the other.
+    assert ran.record["carried"] == {"share": 0.0, "fields": ["model"]}
+    assert ran.record["fitted"] == ran.record["prior"]
+    shown = run("calibrate", "serving", points, "--out", out, "--force")
+    assert "nothing holds across deployments" in shown.out
 
 
 def test_a_slower_server_is_learned_from_four_points(tmp_path):
