@@ -9,6 +9,7 @@ in the cached tokens alone.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from math import ceil
 
 import numpy as np
@@ -50,6 +51,31 @@ def _listed(values: Quantity, counts: Array) -> list[float]:
     return listed
 
 
+def _exact(kept: dict[int, list[float]], at: int, price: Callable[[Array], Quantity]) -> float:
+    """Of a count ``at``, at least one, as ``kept`` or else as ``price`` says."""
+    block, place = divmod(at, BLOCK)
+    values = kept.get(block)
+    if values is None:
+        counts = _block(block)
+        values = kept[block] = _listed(price(counts), counts)
+    return values[place]
+
+
+def _coarse(kept: dict[int, list[float]], tokens: int, price: Callable[[Array], Quantity]) -> float:
+    """Of ``tokens``, at least one, as ``kept`` or else as ``price`` says.
+
+    Beyond `BLOCK` tokens are rounded up to 9 significant bits, by 0.4 % at most.
+    """
+    step = 1 << max(0, (tokens - 1).bit_length() - 9)
+    values = kept.get(step)
+    if values is None:
+        counts = step * np.maximum(np.arange(BLOCK + 1, dtype=np.float64), 1)
+        if step > 1:  # the first half has finer steps
+            counts[: BLOCK // 2] = counts[BLOCK // 2]
+        values = kept[step] = _listed(price(counts), counts)
+    return values[-(-tokens // step)]
+
+
 def _rows(values: Quantity, lines: Array, nodes: Array) -> list[list[float]]:
     shape = (len(lines), len(nodes))
     rows: list[list[float]] = np.broadcast_to(np.asarray(values), shape).tolist()
@@ -70,7 +96,7 @@ def decode_nodes(pricer: Pricer, longest: int, beyond: int = 0) -> Array:
 
 
 class TabulatedSteps:
-    """`StepTimes` of a deployment.
+    """`RankTimes` of a deployment.
 
     Args:
         pricer: what prices the groups of operators.
@@ -87,38 +113,43 @@ class TabulatedSteps:
         self._nodes: list[float] = self._cached.tolist()
         self._before = grid(longest, PROMPT_NODES_PER_OCTAVE, PROMPT_STRIDE, beyond)
         self._shared: dict[int, list[float]] = {}
+        self._own: dict[int, list[float]] = {}
+        self._exchanges: dict[int, list[float]] = {}
+        self._experts: dict[int, list[float]] = {}
         self._head: dict[int, list[float]] = {}
         self._fixed: dict[int, list[float]] = {}
+        self._decode: dict[str, dict[int, list[float]]] = {
+            part: {} for part in ("own", "sent", "experts", "apart")
+        }
         self._serial: dict[int, float] = {}
         self._decoding: dict[int, list[float]] = {}
         self._prompts: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
         self.floor_s = pricer.floor_s
         self._issued_from, *self._issue_s = pricer.issued_ahead()
 
-    def _shared_s(self, tokens: int) -> float:
-        """What runs once over all tokens of a step with prompts.
+    def _price_shared(self, counts: Array) -> Quantity:
+        return self._pricer.exposed(*self._pricer.shared(counts))
 
-        Beyond `BLOCK` tokens are rounded up to 9 significant bits, by 0.4 % at most.
-        """
-        step = 1 << max(0, (tokens - 1).bit_length() - 9)
-        values = self._shared.get(step)
-        if values is None:
-            counts = step * np.maximum(np.arange(BLOCK + 1, dtype=np.float64), 1)
-            if step > 1:  # the first half has finer steps
-                counts[: BLOCK // 2] = counts[BLOCK // 2]
-            values = self._shared[step] = _listed(
-                self._pricer.exposed(*self._pricer.shared(counts)), counts
-            )
-        return values[-(-tokens // step)]
+    def _uneven_s(self, tokens: int, everywhere: int) -> float:
+        """Shared work of a rank with ``tokens`` of the ``everywhere`` that meet at the experts."""
+        pricer = self._pricer
+        whole = _coarse(self._own, tokens, lambda counts: pricer.own(counts)[0])
+        exchanges = _coarse(self._exchanges, tokens, lambda counts: pricer.own(counts)[1])
+        experts = _coarse(self._experts, everywhere, pricer.experts)
+        return float(pricer.exposed(whole + experts, exchanges))
 
-    def _head_s(self, rows: int) -> float:
-        """Head and sampling."""
-        block, place = divmod(rows, BLOCK)
-        values = self._head.get(block)
-        if values is None:
-            counts = _block(block)
-            values = self._head[block] = _listed(self._pricer.head(counts), counts)
-        return values[place] if rows else 0.0
+    def _uneven_fixed_s(self, sequences: int, everywhere: int) -> float:
+        """`Pricer.fixed` of a rank with ``sequences`` of the ``everywhere`` that decode."""
+        pricer, kept = self._pricer, self._decode
+        whole = _exact(kept["own"], sequences, lambda n: pricer.own(n * self.width, n)[0])
+        exchanges = _exact(kept["sent"], sequences, lambda n: pricer.own(n * self.width, n)[1])
+        experts = _exact(kept["experts"], everywhere, self._price_experts)
+        apart = _exact(kept["apart"], sequences, pricer.apart)
+        return float(pricer.exposed(whole + experts, exchanges)) + apart
+
+    def _price_experts(self, everywhere: Array) -> Quantity:
+        own = np.ceil(everywhere / self._pricer.ranks)
+        return self._pricer.experts(everywhere * self.width, own)
 
     def _serial_s(self, sequences: int) -> float:
         """The host's time."""
@@ -173,26 +204,29 @@ class TabulatedSteps:
         nodes, row = self._prompts_row(count, rounded(size))
         return _along(nodes, row, before)
 
-    def _fixed_s(self, sequences: int) -> float:
-        """A decode step's part that its context doesn't change."""
-        block, place = divmod(sequences, BLOCK)
-        values = self._fixed.get(block)
-        if values is None:
-            counts = _block(block)
-            values = self._fixed[block] = _listed(self._pricer.fixed(counts), counts)
-        return values[place]
-
-    def decode(self, sequences: int, context: float) -> float:
-        """Seconds of a step that only decodes."""
-        seconds = self._fixed_s(sequences) + self._decoding_s(sequences, context)
+    def decode(self, sequences: int, context: float, everywhere: int = 0) -> float:
+        """Seconds of a step that only decodes; ``everywhere`` as of `RankTimes`."""
+        if everywhere:
+            fixed = self._uneven_fixed_s(sequences, everywhere)
+        else:
+            fixed = _exact(self._fixed, sequences, self._pricer.fixed)
+        seconds = fixed + self._decoding_s(sequences, context)
         return self._stated * (seconds if seconds > self.floor_s else self.floor_s)
 
-    def mixed(self, sequences: int, context: float, chunks: list[Chunk], ended: int) -> float:
-        """Seconds of a step that decodes beside chunks of prompts."""
+    def mixed(
+        self, sequences: int, context: float, chunks: list[Chunk], ended: int, everywhere: int = 0
+    ) -> float:
+        """Seconds of a step that decodes beside chunks of prompts; as of `RankTimes`."""
         rows = tokens = sequences * self.width
         for new, _ in chunks:
             tokens += new
-        seconds = self._shared_s(tokens) + self._head_s(rows + ended) + self._prompts_s(chunks)
+        if everywhere:
+            seconds = self._uneven_s(tokens, everywhere)
+        else:
+            seconds = _coarse(self._shared, tokens, self._price_shared)
+        if rows + ended:
+            seconds += _exact(self._head, rows + ended, self._pricer.head)
+        seconds += self._prompts_s(chunks)
         if sequences:
             seconds += self._decoding_s(sequences, context)
         seconds += self._serial_s(sequences + len(chunks))
