@@ -9,21 +9,27 @@ from perfmodel.serving.step_times import Chunk, RankTimes
 
 
 class Rooms:
-    """Tokens of prompts on each rank of a step: a chunk goes to the one with the fewest."""
+    """Tokens of prompts on each rank of a step: a chunk goes to the one with the fewest.
 
-    def __init__(self, ranks: int) -> None:
+    Args:
+        ranks: how many.
+        budget: tokens that each has room for.
+    """
+
+    def __init__(self, ranks: int, budget: int = 0) -> None:
+        self._budget = budget
         self._taken = [(0, rank) for rank in range(ranks)]  # as a heap
 
     @property
-    def least(self) -> int:
-        """The tokens of the rank that has fewest."""
-        return self._taken[0][0]
+    def emptiest(self) -> int:
+        """The rank that takes the next chunk."""
+        return self._taken[0][1]
 
     def take(self, size: int) -> int:
-        """Give ``size`` tokens to that rank; which one it is."""
+        """Give that rank a chunk of ``size`` tokens; the room for the one after it."""
         tokens, rank = self._taken[0]
         heapreplace(self._taken, (tokens + size, rank))
-        return rank
+        return self._budget - self._taken[0][0]
 
 
 class LockstepSteps:
@@ -69,7 +75,8 @@ def dealt(chunks: Iterable[Chunk], ranks: int) -> list[list[Chunk]]:
     rooms = Rooms(ranks)
     piles: list[list[Chunk]] = [[] for _ in range(ranks)]
     for chunk in chunks:
-        piles[rooms.take(chunk[0])].append(chunk)
+        piles[rooms.emptiest].append(chunk)
+        rooms.take(chunk[0])
     return [pile for pile in piles if pile]
 
 

@@ -109,8 +109,9 @@ def served(
         times=times,
         blocks=blocks,
         policy=_policy(serving, preset),
-        max_num_seqs=plan.limits.max_num_seqs * plan.parallel.dp,
-        max_num_batched_tokens=plan.limits.max_num_batched_tokens * plan.parallel.dp,
+        max_num_seqs=plan.limits.max_num_seqs * ranks,
+        max_num_batched_tokens=plan.limits.max_num_batched_tokens * ranks,
+        ranks=ranks,
         gpus=plan.parallel.gpus,
         prefixes=() if caches else None,
     )

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from functools import cache
 
 import numpy as np
 import pytest
 
-from perfmodel.serving.lockstep import LockstepSteps
+from perfmodel.serving.arrivals import ClosedLoop, Demand
+from perfmodel.serving.lockstep import LockstepSteps, dealt
+from perfmodel.serving.policy import POLICIES
+from perfmodel.serving.sequence import Sequence
 from perfmodel.serving.serve import Served, served
+from perfmodel.serving.simulate import simulate_engines
 from perfmodel.serving.steady_state import FastEngine
 from perfmodel.serving.step_arrays import LockstepArrays, PricedArrays
 from perfmodel.serving.tables import TabulatedSteps
 from perfmodel.specs.deployment import Deployment
+from tests.serving.support import Times, drive, engine
+from tests.serving.toy import lengths
 
 RANKS = 8
 LONGEST = 16_384
@@ -135,3 +142,103 @@ def test_a_prompt_beyond_a_ranks_budget_takes_several_steps():
     assert several - alone == pytest.approx(3 * (first - alone), rel=0.02)
     # A chunk of no prompt that ends isn't free.
     assert arrays.mixed(zero, one, np.array([own]), zero, zero) > 0.9 * whole
+
+
+class Told(Times):
+    """Keeps the chunks of every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[list[int]] = []
+
+    def mixed(self, sequences, context, chunks, ended):
+        self.steps.append([size for size, _ in chunks])
+        return super().mixed(sequences, context, chunks, ended)
+
+
+def steps_of(
+    policy: str, ranks: int, budget: int, *prompts: int, seqs: int = 64, output: int = 2
+) -> Told:
+    times = Told()
+    instance, _ = engine(policy, times, seqs=seqs, budget=ranks * budget, ranks=ranks)
+    done = drive(instance, [Sequence(n, 0.0, tokens, output) for n, tokens in enumerate(prompts)])
+    assert len(done) == len(prompts)
+    return times
+
+
+@pytest.mark.parametrize("policy", [name for name, policy in POLICIES.items() if policy.chunked])
+def test_a_prompt_is_computed_on_one_rank(policy):
+    """24 tokens with 8 a step and rank: three steps of one rank and not one of three."""
+    assert steps_of(policy, 3, 8, 24).steps == [[8], [8], [8]]
+    # Two prompts do so side by side, and a third, short one beside both.
+    steps = steps_of(policy, 3, 8, 24, 16, 5, output=1).steps
+    assert steps == [[8, 8, 5], [8, 8], [8]]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_ranks_share_prompts_within_their_budgets(policy):
+    times = steps_of(policy, 2, 8, 6, 6, 6, 6)
+    if POLICIES[policy].chunked:  # what is left of each rank's 8 goes to the next prompts
+        assert times.steps[0] == [6, 6, 2, 2]
+    else:
+        assert times.steps[0] == [6, 6]
+    assert max(sum(step) for step in times.steps) <= 16
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_whole_prompt_beyond_a_ranks_budget(policy):
+    """Where prompts aren't split, it gets its step; others find room on the ranks beside."""
+    times = steps_of(policy, 2, 8, 12, 8)
+    whole = [[12, 8]]
+    assert times.steps[:2] == ([[8, 8], [4]] if POLICIES[policy].chunked else whole)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_chunk_fits_its_rank(policy):
+    rng = random.Random(3)  # noqa: S311
+    prompts = [rng.randint(1, 40) for _ in range(200)]
+    ranks, budget = 4, 16
+    times = steps_of(policy, ranks, budget, *prompts, seqs=24)
+    assert sum(map(sum, times.steps)) == sum(prompts)
+    for step in times.steps:
+        piles = dealt([(size, 0) for size in step], ranks)
+        for pile in piles:
+            over = sum(size for size, _ in pile) > budget
+            assert not over or (len(pile) == 1 and not POLICIES[policy].chunked)
+
+
+def test_decoding_sequences_take_of_each_ranks_budget():
+    """Six that decode are three on each of two ranks, which leave 5 of 8 tokens to a prompt."""
+    times = Told()
+    instance, _ = engine("chunked_mixed", times, seqs=64, budget=16, ranks=2)
+    running = [Sequence(n, 0.0, 1, 50) for n in range(6)]
+    drive(instance, [*running, Sequence(6, 1.5, 20, 2)])
+    assert times.steps[0] == 6 * [1]
+    assert times.steps[1:] == [[5], [5], [5], [5]]
+
+
+def test_one_rank_is_the_engine_without_ranks():
+    prompts = [5, 30, 64, 7, 130, 2]
+    for policy in POLICIES:
+        plain, _ = engine(policy, Told(), budget=32)
+        one, _ = engine(policy, Told(), budget=32, ranks=1)
+        ends = [
+            [s.finish_s for s in drive(i, [Sequence(n, 0.0, p, 9) for n, p in enumerate(prompts)])]
+            for i in (plain, one)
+        ]
+        assert ends[0] == ends[1]
+
+
+def test_long_prompts_of_a_deployment_keep_to_their_ranks():
+    """A prompt of two budgets takes two steps of a rank, beside others no longer than alone."""
+    made = case()
+    own = made.engine.max_num_batched_tokens // RANKS
+    alone, full = (
+        simulate_engines(
+            Demand(ClosedLoop(users), lengths(2 * own), lengths(2), users), made.engine
+        ).ttft_s.mean
+        for users in (1, RANKS)
+    )
+    step = made.engine.times.mixed(0, 0.0, [(own, 0)], 0)
+    assert alone > 1.9 * step
+    assert alone < full < 3 * alone  # 8 prompts at once, with eightfold work of the experts
