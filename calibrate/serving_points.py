@@ -90,6 +90,15 @@ def _usable(made: Response | Predicted, path: Path) -> Response:
     return made
 
 
+def written(value: float) -> float:
+    """A fitted number to four digits, more than a fit on a few loads knows.
+
+    >>> written(0.83999999999), written(1234.56)
+    (0.84, 1235.0)
+    """
+    return float(f"{value:.4g}")
+
+
 def _changed(engine: Engine, numbers: Numbers) -> Engine:
     """The preset with new host times, and every kernel factor times the new one."""
     k, f = engine.kernels, numbers.kernels
@@ -97,19 +106,20 @@ def _changed(engine: Engine, numbers: Numbers) -> Engine:
     for name in ("gemm", "gemm_8bit", "gemm_4bit"):
         scale = getattr(k, name)
         if scale is not None:
-            changed = {"compute": scale.compute * f, "memory": scale.memory * f}
+            changed = {"compute": written(scale.compute * f), "memory": written(scale.memory * f)}
             gemms[name] = scale.model_copy(update=changed)
     own = k.all_reduce
     if own is not None:
         own = own.model_copy(update={
-            "start_us": own.start_us * f, "rank_us": own.rank_us * f,
-            "link_share": min(1.0, own.link_share / f),
+            "start_us": written(own.start_us * f), "rank_us": written(own.rank_us * f),
+            "link_share": min(1.0, written(own.link_share / f)),
         })  # fmt: skip
     kernels = k.model_copy(update={
-        **gemms, "attention": k.attention * f, "collective": k.collective * f, "all_reduce": own,
+        **gemms, "attention": written(k.attention * f), "collective": written(k.collective * f),
+        "all_reduce": own,
     })  # fmt: skip
     host = engine.host.model_copy(
-        update={"step_us": numbers.step_us, "sequence_us": numbers.sequence_us}
+        update={"step_us": written(numbers.step_us), "sequence_us": written(numbers.sequence_us)}
     )
     return engine.model_copy(update={"kernels": kernels, "host": host})
 

@@ -106,6 +106,14 @@ def _flagged(found: Sequence[Predicted], flags: Sequence[str]) -> Iterator[str]:
         yield f"| {name} | {len(here)} | {' | '.join(scores)} |"
 
 
+def _without(reasons: Counter[str]) -> str:
+    """Rows that the simulator says nothing of, and why."""
+    if not reasons:
+        return "all predicted"
+    listed = "; ".join(f"{reason}: {count}" for reason, count in reasons.items())
+    return f"{sum(reasons.values())} without a prediction ({listed})"
+
+
 HEAD = """# Served loads: measured and simulated
 
 Written by `python -m calibrate.serving_report --table TABLE --out docs/serving-validation.md`;
@@ -132,8 +140,7 @@ def page(rows: Sequence[Row], flags: Sequence[str], made: Sequence[Response | Pr
     reasons = Counter(p.reason for p in found if p.reason)
     lines = [
         HEAD,
-        f"{len(rows)} rows, {sum(bool(f) for f in flags)} flagged, {sum(reasons.values())} without "
-        f"a prediction ({'; '.join(f'{r}: {n}' for r, n in reasons.items())}).",
+        f"{len(rows)} rows, {sum(bool(f) for f in flags)} flagged, {_without(reasons)}.",
         "", "## Goals", "",
         "Rows without a flag. TTFT: InferenceX rows whose cache isn't full. Protocols other than "
         "the first fit three numbers (kernels, host per step, per sequence) on TPOT, on: half of "
