@@ -20,10 +20,11 @@ def fill_step(engine: Instance) -> Work:
     """The prompts' tokens of the next step; nothing where it only decodes."""
     if engine.drains and not engine.filling:
         return []
-    budget, batch = engine.budget, engine.batch
+    budget, batch, ranks = engine.budget, engine.batch, engine.ranks
     if engine.mixes:
-        budget -= -(-batch.slots // engine.ranks) * engine.times.width
-    rooms = None if engine.ranks == 1 else Rooms(engine.ranks, budget)
+        slots = batch.slots if ranks == 1 else -(-batch.slots // ranks)
+        budget -= slots * engine.times.width
+    rooms = None if ranks == 1 else Rooms(ranks, budget)
     places = engine.max_num_seqs - batch.slots - len(engine.prefilling)
     work: Work = []
     if engine.prefilling:
@@ -72,7 +73,10 @@ def _admit(engine: Instance, work: Work, budget: int, places: int, rooms: Rooms 
             sequence.hit_tokens = sequence.prompt - size if match is not None else 0
         if 0 < size <= budget and engine.prefixes is None:
             work.append((sequence, size))
-            budget = budget - size if rooms is None else rooms.take(size)
+            if rooms is None:
+                budget -= size
+            else:
+                budget = rooms.take(size)
         elif size:
             size = _start(engine, sequence, size, budget, work)
             budget = budget - size if rooms is None else rooms.take(size)

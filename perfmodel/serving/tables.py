@@ -126,8 +126,11 @@ class TabulatedSteps:
         self._prompts: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
         self.floor_s = pricer.floor_s
         self._issued_from, *self._issue_s = pricer.issued_ahead()
+        # Found once: a method would be bound anew in every step.
+        self._price_fixed, self._price_head = pricer.fixed, pricer.head
+        self._price_shared = self._exposed
 
-    def _price_shared(self, counts: Array) -> Quantity:
+    def _exposed(self, counts: Array) -> Quantity:
         return self._pricer.exposed(*self._pricer.shared(counts))
 
     def _uneven_s(self, tokens: int, everywhere: int) -> float:
@@ -209,7 +212,7 @@ class TabulatedSteps:
         if everywhere:
             fixed = self._uneven_fixed_s(sequences, everywhere)
         else:
-            fixed = _exact(self._fixed, sequences, self._pricer.fixed)
+            fixed = _exact(self._fixed, sequences, self._price_fixed)
         seconds = fixed + self._decoding_s(sequences, context)
         return self._stated * (seconds if seconds > self.floor_s else self.floor_s)
 
@@ -224,8 +227,8 @@ class TabulatedSteps:
             seconds = self._uneven_s(tokens, everywhere)
         else:
             seconds = _coarse(self._shared, tokens, self._price_shared)
-        if rows + ended:
-            seconds += _exact(self._head, rows + ended, self._pricer.head)
+        if rows or ended:
+            seconds += _exact(self._head, rows + ended, self._price_head)
         seconds += self._prompts_s(chunks)
         if sequences:
             seconds += self._decoding_s(sequences, context)
