@@ -11,7 +11,7 @@ import pandas as pd
 
 from calibrate.score import Score, score
 from calibrate.serving_flags import flags_of, ttft_flag
-from calibrate.serving_settings import EXPERT_SKEW, settings_of
+from calibrate.serving_settings import EXPERT_SKEW, settings_of, spread_of
 from calibrate.serving_table import Row, ServingTable
 from perfmodel.errors import InputError, PerfmodelError
 from perfmodel.serving.arrivals import ClosedLoop, Demand
@@ -125,11 +125,12 @@ class Predictor:
         Raises:
             InputError: a request that can never be served.
         """
+        users = spread_of(row).users
         demand = Demand(
-            ClosedLoop(row.concurrency),
+            ClosedLoop(users),
             _lengths(row.isl, row.length_factor),
             _lengths(row.osl, row.length_factor),
-            self._rounds * row.concurrency,
+            self._rounds * users,
         )
         found = simulate_engines(demand, engine)
         tpot = 1e3 * found.tpot_s.mean
@@ -139,13 +140,14 @@ class Predictor:
 def _serve(row: Row, preset: str) -> Served | str:
     """The row's deployment, or why there is none."""
     settings = settings_of(row)
-    if row.attention_dp > 1:
-        return "attention data parallelism isn't simulated for tables"
+    ranks = spread_of(row).ranks
+    if row.attention_dp > 1 and ranks == 1:
+        return "attention data parallelism: ep above tp is needed, experts that the ranks share"
     try:
         model = load_model(row.model)
         routed = any(isinstance(layer.ffn, MoeFfn) for layer in model.layers)
         deployment = Deployment(
-            tp=row.tp, ep=row.ep, weights=row.weights or "auto", engine=preset,
+            tp=row.tp, ep=row.ep, dp=ranks, weights=row.weights or "auto", engine=preset,
             kv_cache=settings.kv_cache or "auto", max_num_seqs=row.max_num_seqs,
             max_num_batched_tokens=settings.max_num_batched_tokens,
             gpu_memory_utilization=settings.gpu_memory_utilization,
@@ -167,7 +169,7 @@ def _bound(row: Row, case: Served) -> bool:
     """Whether the users' sequences, half their outputs made, need most of the cache."""
     blocks = case.engine.blocks()
     tokens = row.length_factor * (row.isl + row.osl / 2)
-    return bool(row.concurrency * tokens / blocks.block > BOUND * blocks.capacity)
+    return bool(spread_of(row).users * tokens / blocks.block > BOUND * blocks.capacity)
 
 
 def check_serving(

@@ -48,7 +48,7 @@ def own_numbers(engine: Engine) -> Numbers:
 
 def changed(engine: Engine, numbers: Numbers) -> Engine:
     """The preset with its kernel factors times the numbers', and the new host time."""
-    host = engine.host.model_copy(update={"sequence_us": numbers.sequence_us})
+    host = engine.host.model_copy(update={"sequence_us": written(numbers.sequence_us)})
     return engine.model_copy(update={"kernels": _kernels(engine.kernels, numbers), "host": host})
 
 
@@ -65,14 +65,23 @@ def _kernels(own: Kernels, numbers: Numbers) -> Kernels:
     reduce = own.all_reduce
     if reduce is not None:
         new["all_reduce"] = reduce.model_copy(update={
-            "start_us": reduce.start_us * f, "rank_us": reduce.rank_us * f,
-            "link_share": min(1.0, reduce.link_share / f),
+            "start_us": written(reduce.start_us * f), "rank_us": written(reduce.rank_us * f),
+            "link_share": min(1.0, written(reduce.link_share / f)),
         })  # fmt: skip
     return own.model_copy(update=new)
 
 
 def _scale(value: float) -> float:
-    return min(max(value, LEAST_SCALE), MOST_SCALE)
+    return written(min(max(value, LEAST_SCALE), MOST_SCALE))
+
+
+def written(value: float) -> float:
+    """A fitted number to four digits, more than a fit on a few loads knows.
+
+    >>> written(0.83999999999), written(1234.56)
+    (0.84, 1235.0)
+    """
+    return float(f"{value:.4g}")
 
 
 def text_of(engine: Engine) -> str:

@@ -9,9 +9,14 @@ https://github.com/SemiAnalysisAI/InferenceX, ``benchmarks/``. Read there, by fi
   sequence; for prompts and outputs of 1,024 on fewer than 8 GPUs ``batch_wait_timeout_iters: 20``:
   a prompt waits 20 steps, as a batch of 0.9 of the tokens seldom comes together.
 * ``dsr1_fp8_h200_trt_slurm.sh``: cache in ``fp8``, ``max_num_tokens`` the prompt and the
-  concurrency and 64, in multiples of 64; ``free_gpu_memory_fraction: 0.75``.
+  concurrency and 64, in multiples of 64; ``free_gpu_memory_fraction: 0.75``; ``stream_interval:
+  10``, which doesn't hold the first token back (TensorRT-LLM's pull request 5836, July 2025).
+* The same with attention data parallelism (beyond 64 users, 32 with prompts of 8,192), on one node
+  of 8 GPUs. Its rows count users by rank: rows of 8 × 8 and of 1 × 64, 32 × 8 and 4 × 64
+  (concurrency × attention_dp) hold one measurement each, of 64 and of 256 users.
 * ``dsr1_fp8_h200.sh`` (SGLang): ``--chunked-prefill-size 32768``, ``--mem-fraction-static 0.82``,
-  ``--stream-interval 10``: the first token may be sent with the tenth.
+  ``--stream-interval 10``, of which the first token is the one sent at once (SGLang's
+  ``scheduler_output_processor_mixin.py``: each whose number leaves 1).
 
 Prompts are random tokens, whose routing isn't even: experts are taken as popular as under
 AIConfigurator's power law (exponent 1.01), which touches as many of 256 experts with 32 to 128
@@ -38,6 +43,23 @@ LONGEST_SEQUENCE = 9416
 
 EXPERT_SKEW = 0.7
 """128, 194 and 209 experts of 256 for 32, 64 and 128 tokens of 8 experts; this: 130, 185, 230."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Who sends requests, and the attention replicas that share them and the experts."""
+
+    users: int
+    ranks: int = 1
+
+
+def spread_of(row: Row) -> Spread:
+    """Users and ranks of a row; one rank where experts aren't spread beyond its ``tp`` GPUs."""
+    if row.attention_dp == 1 or row.ep <= row.tp:
+        return Spread(row.concurrency)
+    if row.bench == INFERENCEX:
+        return Spread(row.concurrency * row.attention_dp, row.ep // row.tp)
+    return Spread(row.concurrency, row.attention_dp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +93,7 @@ def _known(row: Row) -> Settings:
         tokens = (row.concurrency + row.isl + 64 + 63) // 64 * 64
         return Settings("fp8", tokens, 0.75)
     if row.engine == "sglang" and deepseek:
-        return Settings(max_num_batched_tokens=32_768, gpu_memory_utilization=0.82, ttft_steps=9)
+        return Settings(max_num_batched_tokens=32_768, gpu_memory_utilization=0.82)
     if row.model.startswith("llama") and row.engine == "trtllm":
         even = row.isl == row.osl == 1024
         tokens = 2 * 1024 + 20 if even else LONGEST_SEQUENCE

@@ -21,9 +21,27 @@ CAUSES = {
         "too slow: TensorRT-LLM's FP8 products are its own and faster than vLLM's that were "
         "measured, as in serving-validation.md.",
     "trtllm-maxload-v1.0, experts in NVFP4":
-        "too fast, most of all small experts on GB200; dense models in NVFP4 agree on the same "
-        "GPUs. Not found: batches are of thousands of sequences, where how experts and attention "
-        "were laid out, which the page doesn't say, and host work per sequence would show.",
+        "too fast on B200 and GB200, with one GPU as well as with eight, so that it isn't the "
+        "layout; Qwen3-30B-A3B on one RTX PRO 6000 is right (4 % too slow), and so are dense "
+        "models in NVFP4. The shorter the outputs, the larger: host work per request, probably. "
+        "With prompts and outputs of 128 tokens Qwen3-30B-A3B ends 311 requests a second on B200, "
+        "188 on GB200, the same chip beside another host, and 219 on RTX PRO 6000; outputs of "
+        "4,096 are off by 8 to 15 %.",
+    "trtllm-maxload-v1.0, attention data parallelism over PCIe":
+        "too fast, and the more ranks the more: Qwen3-30B-A3B on 1, 2, 4 and 8 RTX PRO 6000 is off "
+        "by -4, +9, +23 and +44 % in the median. With prompts of 2,048 and outputs of 128, eight "
+        "GPUs are measured at 1.5 times one: the exchange of tokens and experts' results, which "
+        "here has each card's rate whatever the others send.",
+    "trtllm-maxload-v1.0, attention data parallelism with prompts of 20,000":
+        "too fast by 40 to 53 % on H200 and B200, where the same deployments' median is off by -3, "
+        "+4 and +39 %: seats and cache are those of all ranks here, so that the next prompt goes "
+        "to any rank that has none; a server's prompt waits for its own rank's cache, and is "
+        "computed there while the others only decode. (A prompt on all ranks' tokens at once, as "
+        "was simulated before, made the row of Qwen3-235B on H200 53 % too slow.)",
+    "trtllm-maxload-v1.0, attention data parallelism on H100":
+        "too fast by 20 to 50 % where the cache limits the batch (outputs of 2,048 and 4,096), "
+        "while the same models are right or too slow on H200: less room for the cache on 80 GB "
+        "than is computed, and what each rank holds alone isn't followed.",
     "gpustack-lab, prompts of 128 and outputs of 4 tokens":
         "too fast on vLLM, much nearer on SGLang and TensorRT-LLM: a thousand requests at once "
         "that hold little work. vLLM's rows end 30 to 210 of them a second; gpt-oss-20b as many on "

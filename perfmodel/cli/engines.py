@@ -70,7 +70,9 @@ def list_engines(as_json: Json = False) -> None:
 
 def _value(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_value(item)}" for key, item in value.items() if item != [])
+        return ", ".join(
+            f"{key} {_value(item)}" for key, item in value.items() if item != [] and key != "source"
+        )
     if isinstance(value, list | tuple):
         return "; ".join(_value(item) for item in value)
     if isinstance(value, bool):
@@ -98,9 +100,20 @@ def _sources(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name in ("source", "memory_source"):
         if name in record:
             yield name, record[name]
+    yield from _nested(record, "")
+
+
+def _nested(record: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    """Sources of the groups in a record, each by its path: a group may hold others."""
     for name, value in record.items():
-        if isinstance(value, dict) and "source" in value:
-            yield name, value["source"]
+        parts = value if isinstance(value, list) else [value]
+        for number, part in enumerate(parts, 1):
+            if not isinstance(part, dict):
+                continue
+            path = f"{prefix}{name}" if part is value else f"{prefix}{name} {number}"
+            if part.get("source"):
+                yield path, part["source"]
+            yield from _nested(part, f"{path}.")
 
 
 def _show(engine: Engine) -> None:

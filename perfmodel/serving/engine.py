@@ -28,12 +28,15 @@ class Engine:
     policy: Policy
     max_num_seqs: int
     max_num_batched_tokens: int
+    """In a step of all ranks."""
     gpus: int = 1
     """GPUs of one instance."""
     prefixes: tuple[Tier, ...] | None = None
     """Prompts stay cached, evicted ones in these tiers; None: each is computed."""
     swap: Tier | None = None
     """Host memory for sequences that are preempted; None: they are computed again."""
+    ranks: int = 1
+    """Attention replicas that step together and share the tokens of a step evenly."""
 
     def __post_init__(self) -> None:
         for flag, value in (
@@ -48,7 +51,7 @@ class Engine:
         blocks = self.blocks()
         return Instance(
             self.times, blocks, self.policy, self.max_num_seqs, self.max_num_batched_tokens,
-            observer, swap=self.swap,
+            observer, swap=self.swap, ranks=self.ranks,
             prefixes=None if self.prefixes is None else PrefixCache(blocks, self.prefixes),
         )  # fmt: skip
 

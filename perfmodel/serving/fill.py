@@ -1,9 +1,15 @@
-"""What an engine's next step computes: tokens of prompts, by its policy, and which it admits."""
+"""What an engine's next step computes: tokens of prompts, by its policy, and which it admits.
+
+Where ranks step together, each computes a chunk of a prompt alone, within its own share of the
+step's tokens: the next chunk goes to the rank that has fewest. (Which rank a sequence belongs to
+isn't kept: seats and cache are those of all.)
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perfmodel.serving.lockstep import Rooms
 from perfmodel.serving.sequence import Sequence, Work
 
 if TYPE_CHECKING:
@@ -14,27 +20,36 @@ def fill_step(engine: Instance) -> Work:
     """The prompts' tokens of the next step; nothing where it only decodes."""
     if engine.drains and not engine.filling:
         return []
-    budget, batch = engine.budget, engine.batch
+    budget, batch, ranks = engine.budget, engine.batch, engine.ranks
     if engine.mixes:
-        budget -= batch.slots * engine.times.width
+        slots = batch.slots if ranks == 1 else -(-batch.slots // ranks)
+        budget -= slots * engine.times.width
+    rooms = None if ranks == 1 else Rooms(ranks, budget)
+    places = engine.max_num_seqs - batch.slots - len(engine.prefilling)
     work: Work = []
-    while engine.prefilling and budget > 0:
-        sequence = engine.prefilling[0]
-        size = min(sequence.to_prefill, budget)
-        work.append((sequence, size))
-        budget -= size
-        if size < sequence.to_prefill:
-            return work
-        engine.prefilling.popleft()
-        if engine.prefixes is not None:
-            engine.prefixes.computed(sequence)
-    places = engine.max_num_seqs - batch.slots - len(engine.prefilling) - len(work)
+    if engine.prefilling:
+        budget = _go_on(engine, work, budget, rooms)
     if engine.waiting and budget > 0 and places > 0:
-        _admit(engine, work, budget, places)
+        _admit(engine, work, budget, places, rooms)
     return work
 
 
-def _admit(engine: Instance, work: Work, budget: int, places: int) -> None:
+def _go_on(engine: Instance, work: Work, budget: int, rooms: Rooms | None) -> int:
+    """Add further chunks of prompts that are computed in part; tokens that are left."""
+    for sequence in tuple(engine.prefilling):
+        if budget <= 0:
+            break
+        size = min(sequence.to_prefill, budget)
+        work.append((sequence, size))
+        budget = budget - size if rooms is None else rooms.take(size)
+        if size == sequence.to_prefill:
+            engine.prefilling.remove(sequence)
+            if engine.prefixes is not None:
+                engine.prefixes.computed(sequence)
+    return budget
+
+
+def _admit(engine: Instance, work: Work, budget: int, places: int, rooms: Rooms | None) -> None:
     """Add waiting prompts to a step, in order, while tokens, places and blocks last."""
     cache, waiting = engine.cache, engine.waiting
     free = cache.free(engine.batch, work)
@@ -58,9 +73,13 @@ def _admit(engine: Instance, work: Work, budget: int, places: int) -> None:
             sequence.hit_tokens = sequence.prompt - size if match is not None else 0
         if 0 < size <= budget and engine.prefixes is None:
             work.append((sequence, size))
-            budget -= size
+            if rooms is None:
+                budget -= size
+            else:
+                budget = rooms.take(size)
         elif size:
-            budget -= _start(engine, sequence, size, budget, work)
+            size = _start(engine, sequence, size, budget, work)
+            budget = budget - size if rooms is None else rooms.take(size)
         else:  # its cache was computed before, here or elsewhere
             last = sequence.last_s if sequence.last_s >= 0 else sequence.first_s
             engine.batch.begin([sequence], last)

@@ -29,13 +29,14 @@ class Instance:
         blocks: its cache.
         policy: how it fills a step.
         max_num_seqs: sequences that it holds at most, decoding or being prefilled.
-        max_num_batched_tokens: tokens of a step at most.
+        max_num_batched_tokens: tokens of a step at most, of all ranks.
         observer: what is told of tokens, gaps and steps.
         prefixes: prompts that stay cached in ``blocks``; None: each is computed.
         swap: host memory for sequences that are preempted; None: they are computed again.
+        ranks: attention replicas that step together, with a share of the tokens each.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what an engine has, one by one)
         self,
         times: StepTimes,
         blocks: Blocks,
@@ -46,12 +47,15 @@ class Instance:
         *,
         prefixes: PrefixCache | None = None,
         swap: Tier | None = None,
+        ranks: int = 1,
     ) -> None:
         self.times = times
         self.blocks = blocks
         self.policy = policy
         self.max_num_seqs = max_num_seqs
-        self.budget = max_num_batched_tokens
+        self.ranks = ranks
+        self.budget = max_num_batched_tokens // ranks
+        """Tokens of a rank's step at most."""
         self.observer = observer
         self.prefixes = prefixes
         self.cache = KvCache(blocks, policy, ceil(times.tokens_per_step), prefixes, swap)

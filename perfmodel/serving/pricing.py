@@ -2,7 +2,8 @@
 
 The operators of a step fall into groups that add up:
 
-* what runs once over all tokens (linear layers, norms, exchanges): by the number of tokens;
+* what runs once over all tokens (linear layers, norms, exchanges): by the number of tokens; where
+  ranks share experts, a rank's own part of it by its tokens, and the experts by those of all ranks;
 * final norm, LM head and sampling: by the rows whose logits are needed;
 * attention and recurrences of the decoding sequences: by their number and mean context, and what
   a draft does for them;
@@ -32,11 +33,21 @@ from perfmodel.inference.speculation.rounds import Rounds, verify_step
 from perfmodel.inference.step_sets import body_of, group_s, head_of, made_step
 from perfmodel.operators.context import Step
 from perfmodel.operators.quantity import Quantity
-from perfmodel.operators.record import Operator
+from perfmodel.operators.record import Elementwise, GroupedGemm, Operator
 from perfmodel.specs.engine_timing import Host
 from perfmodel.specs.model import Model
 
 Array = NDArray[np.float64]
+
+
+def of_experts(operator: Operator) -> bool:
+    """Whether ranks that share experts do it for the tokens of all of them.
+
+    Exchanges aren't among it: a rank sends its own tokens and gets them back, so that the fullest
+    one's link is the busiest.
+    """
+    passes = isinstance(operator, Elementwise) and operator.part_of == "experts"
+    return passes or isinstance(operator, GroupedGemm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +112,29 @@ class Pricer:
         operators = body_of(self.model, step, self.plan)
         return (o for o in operators if o.per_part == per_part)
 
+    @property
+    def ranks(self) -> int:
+        """Attention replicas that step together."""
+        return self.plan.parallel.dp
+
     def shared(self, tokens: Quantity, decoding: Quantity = 0) -> tuple[Quantity, Quantity]:
         """What runs once over ``tokens``, and the part of it that is exchanges.
 
-        ``decoding``: the sequences of a step that only decodes; 0 for steps with prompts.
+        ``decoding``: the sequences of a step that only decodes; 0 for steps with prompts. Ranks
+        that share experts are taken to have as many tokens each.
         """
         step = Step("decode", tokens, 1, 1)
         return group_s(self._body(step, per_part=False), self._device(decoding))
+
+    def own(self, tokens: Quantity, decoding: Quantity = 0) -> tuple[Quantity, Quantity]:
+        """`shared` without the experts: what a rank with ``tokens`` does for them alone."""
+        body = self._body(Step("decode", tokens, 1, 1), per_part=False)
+        return group_s((o for o in body if not of_experts(o)), self._device(decoding))
+
+    def experts(self, everywhere: Quantity, decoding: Quantity = 0) -> Quantity:
+        """The experts' part of `shared`, for ``everywhere`` tokens on all ranks together."""
+        body = self._body(Step("decode", everywhere / self.ranks, 1, 1), per_part=False)
+        return group_s((o for o in body if of_experts(o)), self._device(decoding))[0]
 
     def exposed(self, whole: Quantity, exchanges: Quantity) -> Quantity:
         """Shared work without the exchanges that other kernels hide (`inference.overlap`)."""
@@ -125,11 +152,23 @@ class Pricer:
         operators = head_of(self.model, Step("decode", rows, 1, 1), self.plan)
         return group_s(operators, self._device(decoding))
 
-    def fixed(self, sequences: Quantity) -> Quantity:
-        """A decode step of ``sequences``, the host's time too, but for what their contexts add."""
+    def fixed(self, sequences: Quantity, everywhere: Quantity | None = None) -> Quantity:
+        """A decode step of ``sequences``, the host's time too, but for what their contexts add.
+
+        ``everywhere``: the sequences of all ranks; None: each has as many.
+        """
         tokens = sequences * self.width
-        body = self.exposed(*self.shared(tokens, sequences)) + self._launching(sequences)
-        return body + self.head(tokens, sequences) + self.serial_s(sequences)
+        if everywhere is None:
+            whole, exchanges = self.shared(tokens, sequences)
+        else:
+            whole, exchanges = self.own(tokens, sequences)
+            whole = whole + self.experts(everywhere * self.width, sequences)
+        return self.exposed(whole, exchanges) + self.apart(sequences)
+
+    def apart(self, sequences: Quantity) -> Quantity:
+        """The part of `fixed` that isn't the layers' shared work."""
+        head = self.head(sequences * self.width, sequences)
+        return self._launching(sequences) + head + self.serial_s(sequences)
 
     def _launching(self, sequences: Quantity) -> Quantity:
         """What launches one by one add to `decoding` where a decode step outgrows the graphs."""

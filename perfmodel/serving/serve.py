@@ -98,9 +98,9 @@ def served(
     device, runs, host = running(hardware, plan)
     pricer = Pricer(plan.model, plan, runs, host)
     blocks = _blocks(plan, hardware)
-    times: StepTimes = TabulatedSteps(pricer, *contexts(plan, blocks()))
-    if plan.parallel.dp > 1:
-        times = LockstepSteps(times, plan.parallel.dp)
+    one = TabulatedSteps(pricer, *contexts(plan, blocks()))
+    ranks = plan.parallel.dp
+    times: StepTimes = one if ranks == 1 else LockstepSteps(one, ranks)
     preset = plan.engine.scheduler
     caches = serving.prefix_caching
     if caches is None:
@@ -109,8 +109,9 @@ def served(
         times=times,
         blocks=blocks,
         policy=scheduling(serving, preset),
-        max_num_seqs=plan.limits.max_num_seqs * plan.parallel.dp,
-        max_num_batched_tokens=plan.limits.max_num_batched_tokens * plan.parallel.dp,
+        max_num_seqs=plan.limits.max_num_seqs * ranks,
+        max_num_batched_tokens=plan.limits.max_num_batched_tokens * ranks,
+        ranks=ranks,
         gpus=plan.parallel.gpus,
         prefixes=() if caches else None,
     )

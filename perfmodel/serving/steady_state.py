@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -81,10 +82,13 @@ class FastEngine:
     def of(cls, case: Served) -> FastEngine:
         """The engine of what `serve.served` makes."""
         plan = case.plan
-        times: ArraySteps = PricedArrays(case.pricer, *contexts(plan, case.engine.blocks()))
-        if plan.parallel.dp > 1:
-            times = LockstepArrays(times, plan.parallel.dp)
-        return cls(case, times)
+        one = PricedArrays(case.pricer, *contexts(plan, case.engine.blocks()))
+        ranks = plan.parallel.dp
+        if ranks == 1:
+            return cls(case, one)
+        own = case.engine.max_num_batched_tokens / ranks
+        budget = own if case.engine.policy.chunked else inf
+        return cls(case, LockstepArrays(one, ranks, budget))
 
 
 def steady_state(  # noqa: PLR0913  (what is asked, one by one)

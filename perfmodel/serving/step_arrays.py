@@ -8,6 +8,7 @@ At whole numbers and the grid's contexts they are those of `tables.TabulatedStep
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Protocol
 
 import numpy as np
@@ -43,6 +44,19 @@ class ArraySteps(Protocol):
 
         Without tokens: the decode step. ``attention_s``: that of the prompts' chunks.
         """
+
+
+class RankArrays(ArraySteps, Protocol):
+    """Of one rank, beside others that may have more or less to do."""
+
+    def decode(self, sequences: Array, each: Array, everywhere: Array | None = None) -> Array:
+        """As of `ArraySteps`; ``everywhere``: sequences on all ranks; None: each has as many."""
+
+    def mixed(
+        self, sequences: Array, each: Array, tokens: Array, attention_s: Array, prompts: Array,
+        everywhere: Array | None = None,
+    ) -> Array:  # fmt: skip
+        """As of `ArraySteps`; ``everywhere``: tokens on all ranks; None: each has as many."""
 
 
 Whole = NDArray[np.int64]
@@ -132,7 +146,7 @@ class Plane:
 
 
 class PricedArrays:
-    """`ArraySteps` of a deployment.
+    """`RankArrays` of a deployment.
 
     Args:
         pricer: what prices the groups of operators.
@@ -148,14 +162,39 @@ class PricedArrays:
         self._decoding = Plane(pricer.decoding, decode_nodes(pricer, longest, beyond))
         self._fixed = Line(pricer.fixed)
         self._shared = Line(lambda tokens: pricer.exposed(*pricer.shared(tokens)))
+        self._own = Line(lambda tokens: pricer.own(tokens)[0])
+        self._exchanges = Line(lambda tokens: pricer.own(tokens)[1])
+        self._experts = Line(pricer.experts, at_zero=0.0)
+        self._decode_own = Line(lambda n: pricer.own(n * self.width, n)[0])
+        self._decode_exchanges = Line(lambda n: pricer.own(n * self.width, n)[1])
+        self._decode_experts = Line(self._price_experts, at_zero=0.0)
+        self._apart = Line(pricer.apart)
         self._head = Line(pricer.head, at_zero=0.0)
         self._serial = Line(pricer.serial_s)
         self._floor_s = pricer.floor_s
         self._issued_from, *self._issue_s = pricer.issued_ahead()
 
-    def decode(self, sequences: Array, each: Array) -> Array:
-        """A step that decodes."""
-        seconds = self._fixed(sequences) + self._decoding(sequences, each)
+    def _price_experts(self, everywhere: Array) -> object:
+        """Of so many decoding sequences on all ranks."""
+        own = np.ceil(everywhere / self._pricer.ranks)
+        return self._pricer.experts(everywhere * self.width, own)
+
+    def _fixed_s(self, sequences: Array, everywhere: Array | None) -> Array:
+        if everywhere is None:
+            return self._fixed(sequences)
+        whole = self._decode_own(sequences) + self._decode_experts(everywhere)
+        shared = self._pricer.exposed(whole, self._decode_exchanges(sequences))
+        return np.asarray(shared + self._apart(sequences))
+
+    def _shared_s(self, tokens: Array, everywhere: Array | None) -> Array:
+        if everywhere is None:
+            return self._shared(tokens)
+        whole = self._own(tokens) + self._experts(everywhere)
+        return np.asarray(self._pricer.exposed(whole, self._exchanges(tokens)))
+
+    def decode(self, sequences: Array, each: Array, everywhere: Array | None = None) -> Array:
+        """A step that decodes; ``everywhere`` as of `RankArrays`."""
+        seconds = self._fixed_s(sequences, everywhere) + self._decoding(sequences, each)
         result: Array = self._stated * np.maximum(seconds, self._floor_s)
         return result
 
@@ -164,13 +203,21 @@ class PricedArrays:
         shape = np.broadcast_shapes(count.shape, new.shape, cached.shape)
         return np.broadcast_to(np.asarray(self._pricer.prompts(count, new, cached)), shape)
 
+    def _beside(self, sequences: Array, tokens: Array, everywhere: Array | None) -> Array | None:
+        """Sequences on all ranks, where a rank has ``sequences``, and ``tokens`` of prompts."""
+        if everywhere is None:
+            return None
+        return np.where(tokens > 0, self._pricer.ranks * sequences, everywhere / self.width)
+
     def mixed(
-        self, sequences: Array, each: Array, tokens: Array, attention_s: Array, prompts: Array
-    ) -> Array:
-        """A step that decodes beside prompts."""
+        self, sequences: Array, each: Array, tokens: Array, attention_s: Array, prompts: Array,
+        everywhere: Array | None = None,
+    ) -> Array:  # fmt: skip
+        """A step that decodes beside prompts; as of `RankArrays`."""
         rows = sequences * self.width
-        alone = self.decode(sequences, each)
-        seconds = self._shared(rows + tokens) + self._head(rows + prompts) + attention_s
+        alone = self.decode(sequences, each, self._beside(sequences, tokens, everywhere))
+        shared = self._shared_s(rows + tokens, everywhere)
+        seconds = shared + self._head(rows + prompts) + attention_s
         seconds = seconds + self._decoding(sequences, each) + self._serial(sequences + prompts)
         seconds = np.maximum(seconds, self._floor_s)
         eager = rows + tokens > self._issued_from
@@ -182,11 +229,19 @@ class PricedArrays:
 
 
 class LockstepArrays:
-    """As `lockstep.LockstepSteps`: the fullest of ``replicas`` ranks that wait for each other."""
+    """As `lockstep.LockstepSteps`: of ``replicas`` ranks that wait for each other.
 
-    def __init__(self, one: ArraySteps, replicas: int) -> None:
+    Args:
+        one: steps of one rank.
+        replicas: ranks.
+        budget: tokens of one rank's step; what is more on the fullest one takes further steps,
+            charged without what the decoding sequences alone take.
+    """
+
+    def __init__(self, one: RankArrays, replicas: int, budget: float = inf) -> None:
         self._one = one
         self._replicas = replicas
+        self._budget = budget
         self.tokens_per_step = one.tokens_per_step
         self.width = one.width
 
@@ -198,7 +253,7 @@ class LockstepArrays:
 
     def decode(self, sequences: Array, each: Array) -> Array:
         """A step that decodes."""
-        return self._one.decode(self._share(sequences), each)
+        return self._one.decode(self._share(sequences), each, sequences)
 
     def attention(self, count: Array, new: Array, cached: Array) -> Array:
         """Of the fullest rank's chunks."""
@@ -207,7 +262,18 @@ class LockstepArrays:
     def mixed(
         self, sequences: Array, each: Array, tokens: Array, attention_s: Array, prompts: Array
     ) -> Array:
-        """A step that decodes beside prompts."""
-        own = self._share(prompts)
-        tokens = tokens * np.where(prompts > 0, own / np.maximum(prompts, 1e-9), 0.0)
-        return self._one.mixed(self._share(sequences), each, tokens, attention_s, own)
+        """A step that decodes beside prompts, or the steps that the fullest rank's budget makes.
+
+        Tokens of no prompt that ends are a chunk of one, on one rank.
+        """
+        beside, ends = self._share(sequences), self._share(prompts)
+        own = tokens * np.where(prompts > 0, ends / np.maximum(prompts, 1e-9), 1.0)
+        steps = np.maximum(own / np.maximum(self._budget - beside * self.width, 1.0), 1.0)
+        everywhere = sequences * self.width + tokens / steps
+        one = self._one.mixed(
+            beside, each, own / steps, attention_s / steps, ends / steps, everywhere
+        )
+        if np.all(steps == 1):
+            return one
+        alone = np.where(sequences > 0, self.decode(sequences, each), 0.0)
+        return np.asarray(one + (steps - 1) * (one - alone))

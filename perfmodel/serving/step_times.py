@@ -31,6 +31,18 @@ class StepTimes(Protocol):
         """The context in all up to which the decode step's time is linear in it."""
 
 
+class RankTimes(StepTimes, Protocol):
+    """Seconds of the steps of one rank, beside others that may have more or less to do."""
+
+    def decode(self, sequences: int, context: float, everywhere: int = 0) -> float:
+        """As of `StepTimes`; ``everywhere``: sequences on all ranks; 0: each has as many."""
+
+    def mixed(
+        self, sequences: int, context: float, chunks: list[Chunk], ended: int, everywhere: int = 0
+    ) -> float:
+        """As of `StepTimes`; ``everywhere``: tokens on all ranks; 0: each has as many."""
+
+
 class Observer(Protocol):
     """Is told what happens in an engine."""
 

@@ -57,6 +57,31 @@ def _listed(values: Quantity, counts: Array) -> list[float]:
     return listed
 
 
+def _exact(kept: dict[int, list[float]], at: int, price: Callable[[Array], Quantity]) -> float:
+    """Of a count ``at``, at least one, as ``kept`` or else as ``price`` says."""
+    block, place = divmod(at, BLOCK)
+    values = kept.get(block)
+    if values is None:
+        counts = _block(block)
+        values = kept[block] = _listed(price(counts), counts)
+    return values[place]
+
+
+def _coarse(kept: dict[int, list[float]], tokens: int, price: Callable[[Array], Quantity]) -> float:
+    """Of ``tokens``, at least one, as ``kept`` or else as ``price`` says.
+
+    Beyond `BLOCK` tokens are rounded up to 9 significant bits, by 0.4 % at most.
+    """
+    step = 1 << max(0, (tokens - 1).bit_length() - 9)
+    values = kept.get(step)
+    if values is None:
+        counts = step * np.maximum(np.arange(BLOCK + 1, dtype=np.float64), 1)
+        if step > 1:  # the first half has finer steps
+            counts[: BLOCK // 2] = counts[BLOCK // 2]
+        values = kept[step] = _listed(price(counts), counts)
+    return values[-(-tokens // step)]
+
+
 def _rows(price: Callable[[Array], Quantity], nodes: Array, beside: Array) -> Iterator[Row]:
     """Rows of what ``price`` gives at ``nodes`` (lines, n), in steps of ``beside`` (lines, 1)."""
 
@@ -82,7 +107,7 @@ def decode_nodes(pricer: Pricer, longest: int, beyond: int = 0) -> Array:
 
 
 class TabulatedSteps:
-    """`StepTimes` of a deployment.
+    """`RankTimes` of a deployment.
 
     Args:
         pricer: what prices the groups of operators.
@@ -98,38 +123,46 @@ class TabulatedSteps:
         self._cached = decode_nodes(pricer, longest, beyond)
         self._before = grid(longest, PROMPT_NODES_PER_OCTAVE, PROMPT_STRIDE, beyond)
         self._shared: dict[int, list[float]] = {}
+        self._own: dict[int, list[float]] = {}
+        self._exchanges: dict[int, list[float]] = {}
+        self._experts: dict[int, list[float]] = {}
         self._head: dict[int, list[float]] = {}
         self._fixed: dict[int, list[float]] = {}
+        self._decode: dict[str, dict[int, list[float]]] = {
+            part: {} for part in ("own", "sent", "experts", "apart")
+        }
         self._serial: dict[int, float] = {}
         self._decoding: dict[int, Row] = {}
         self._prompts: dict[tuple[int, int], Row] = {}
         self.floor_s = pricer.floor_s
         self._issued_from, *self._issue_s = pricer.issued_ahead()
+        # Found once: a method would be bound anew in every step.
+        self._price_fixed, self._price_head = pricer.fixed, pricer.head
+        self._price_shared = self._exposed
 
-    def _shared_s(self, tokens: int) -> float:
-        """What runs once over all tokens of a step with prompts.
+    def _exposed(self, counts: Array) -> Quantity:
+        return self._pricer.exposed(*self._pricer.shared(counts))
 
-        Beyond `BLOCK` tokens are rounded up to 9 significant bits, by 0.4 % at most.
-        """
-        step = 1 << max(0, (tokens - 1).bit_length() - 9)
-        values = self._shared.get(step)
-        if values is None:
-            counts = step * np.maximum(np.arange(BLOCK + 1, dtype=np.float64), 1)
-            if step > 1:  # the first half has finer steps
-                counts[: BLOCK // 2] = counts[BLOCK // 2]
-            values = self._shared[step] = _listed(
-                self._pricer.exposed(*self._pricer.shared(counts)), counts
-            )
-        return values[-(-tokens // step)]
+    def _uneven_s(self, tokens: int, everywhere: int) -> float:
+        """Shared work of a rank with ``tokens`` of the ``everywhere`` that meet at the experts."""
+        pricer = self._pricer
+        whole = _coarse(self._own, tokens, lambda counts: pricer.own(counts)[0])
+        exchanges = _coarse(self._exchanges, tokens, lambda counts: pricer.own(counts)[1])
+        experts = _coarse(self._experts, everywhere, pricer.experts)
+        return float(pricer.exposed(whole + experts, exchanges))
 
-    def _head_s(self, rows: int) -> float:
-        """Head and sampling."""
-        block, place = divmod(rows, BLOCK)
-        values = self._head.get(block)
-        if values is None:
-            counts = _block(block)
-            values = self._head[block] = _listed(self._pricer.head(counts), counts)
-        return values[place] if rows else 0.0
+    def _uneven_fixed_s(self, sequences: int, everywhere: int) -> float:
+        """`Pricer.fixed` of a rank with ``sequences`` of the ``everywhere`` that decode."""
+        pricer, kept = self._pricer, self._decode
+        whole = _exact(kept["own"], sequences, lambda n: pricer.own(n * self.width, n)[0])
+        exchanges = _exact(kept["sent"], sequences, lambda n: pricer.own(n * self.width, n)[1])
+        experts = _exact(kept["experts"], everywhere, self._price_experts)
+        apart = _exact(kept["apart"], sequences, pricer.apart)
+        return float(pricer.exposed(whole + experts, exchanges)) + apart
+
+    def _price_experts(self, everywhere: Array) -> Quantity:
+        own = np.ceil(everywhere / self._pricer.ranks)
+        return self._pricer.experts(everywhere * self.width, own)
 
     def _serial_s(self, sequences: int) -> float:
         """The host's time."""
@@ -143,7 +176,12 @@ class TabulatedSteps:
         if row is None:
             first = sequences - (sequences - 1) % ROWS
             counts = np.arange(first, first + ROWS, dtype=np.float64)[:, None]
-            fixed = np.array([[self._fixed_s(count)] for count in range(first, first + ROWS)])
+            fixed = np.array(
+                [
+                    [_exact(self._fixed, count, self._price_fixed)]
+                    for count in range(first, first + ROWS)
+                ]
+            )
             nodes = np.tile(self._cached, (ROWS, 1))
             rows = _rows(lambda at: self._pricer.decoding(counts, at), nodes, fixed)
             self._decoding.update(enumerate(rows, first))
@@ -163,7 +201,9 @@ class TabulatedSteps:
             sizes = [rounded(first + n * step) for n in range(PROMPT_ROWS)]
             lengths = np.asarray(sizes, dtype=np.float64)
             nodes = with_switches(self._before, self._pricer.model, lengths)
-            shared = np.array([[self._shared_s(count * length)] for length in sizes])
+            shared = np.array(
+                [[_coarse(self._shared, count * length, self._price_shared)] for length in sizes]
+            )
             rows = _rows(
                 lambda at: self._pricer.prompts(float(count), lengths[:, None], at), nodes, shared
             )
@@ -186,26 +226,29 @@ class TabulatedSteps:
             before = max(pairs / tokens - size / 2, 0.0)
         return _along(self._prompts_row(count, rounded(size)), before)
 
-    def _fixed_s(self, sequences: int) -> float:
-        """A decode step's part that its context doesn't change."""
-        block, place = divmod(sequences, BLOCK)
-        values = self._fixed.get(block)
-        if values is None:
-            counts = _block(block)
-            values = self._fixed[block] = _listed(self._pricer.fixed(counts), counts)
-        return values[place]
-
-    def decode(self, sequences: int, context: float) -> float:
-        """Seconds of a step that only decodes."""
-        seconds = self._fixed_s(sequences) + self._decoding_s(sequences, context)
+    def decode(self, sequences: int, context: float, everywhere: int = 0) -> float:
+        """Seconds of a step that only decodes; ``everywhere`` as of `RankTimes`."""
+        if everywhere:
+            fixed = self._uneven_fixed_s(sequences, everywhere)
+        else:
+            fixed = _exact(self._fixed, sequences, self._price_fixed)
+        seconds = fixed + self._decoding_s(sequences, context)
         return self._stated * (seconds if seconds > self.floor_s else self.floor_s)
 
-    def mixed(self, sequences: int, context: float, chunks: list[Chunk], ended: int) -> float:
-        """Seconds of a step that decodes beside chunks of prompts."""
+    def mixed(
+        self, sequences: int, context: float, chunks: list[Chunk], ended: int, everywhere: int = 0
+    ) -> float:
+        """Seconds of a step that decodes beside chunks of prompts; as of `RankTimes`."""
         rows = tokens = sequences * self.width
         for new, _ in chunks:
             tokens += new
-        seconds = self._shared_s(tokens) + self._head_s(rows + ended) + self._prompts_s(chunks)
+        if everywhere:
+            seconds = self._uneven_s(tokens, everywhere)
+        else:
+            seconds = _coarse(self._shared, tokens, self._price_shared)
+        if rows or ended:
+            seconds += _exact(self._head, rows + ended, self._price_head)
+        seconds += self._prompts_s(chunks)
         if sequences:
             seconds += self._decoding_s(sequences, context)
         seconds += self._serial_s(sequences + len(chunks))

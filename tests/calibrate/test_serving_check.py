@@ -1,5 +1,6 @@
 """Simulated loads beside measured ones."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from calibrate.serving_check import Predictor, check_serving, group_scores, output_of
-from calibrate.serving_points import fit_serving
+from calibrate.serving_points import fit_serving, write_fitted
 from calibrate.serving_table import Row, ServingTable, read_serving
 from perfmodel.errors import InputError
 from perfmodel.serving.arrivals import ClosedLoop, Demand
@@ -62,6 +63,17 @@ def test_a_row_that_cant_be_predicted_has_a_reason(predictor, change, said):
     assert said in made.reason
 
 
+def test_ranks_that_share_experts_are_simulated(predictor):
+    """A row of 2 ranks beside the simulator's own deployment of them."""
+    row = replace(PLAIN_ROW, model="qwen3-30b-a3b", ep=2, attention_dp=2)
+    made = predictor.predict(row)
+    assert not made.reason
+    case = predictor.served(row)
+    assert (case.plan.parallel.gpus, case.engine.ranks) == (2, 2)
+    one = predictor.predict(replace(row, ep=1, attention_dp=1))
+    assert 0.4 * one.tpot_ms < made.tpot_ms < 1.2 * one.tpot_ms
+
+
 def test_a_check_scores_flagged_rows_apart_and_keeps_the_input(tmp_path):
     unknown = PLAIN.replace("llama-3.1-8b", "nothing")
     check = check_serving(read_serving(table(tmp_path, PLAIN, PLAIN, unknown)))
@@ -83,6 +95,15 @@ def test_points_that_cant_be_used_are_refused_by_row():
     for said, row in bad.items():
         with pytest.raises(InputError, match=said):
             fit_serving(ServingTable(Path("own.csv"), None, (row,)), "vllm")
+
+
+def test_a_written_preset_has_short_numbers(tmp_path):
+    loads = [replace(PLAIN_ROW, number=n, concurrency=c) for n, c in enumerate((1, 16), 1)]
+    points = Path("own.csv")
+    write_fitted(fit_serving(ServingTable(points, None, tuple(loads))), tmp_path / "a.yaml", points)
+    text = (tmp_path / "a.yaml").read_text(encoding="utf-8")
+    numbers = [n for n in re.findall(r"\d+\.\d+", text) if len(n.replace(".", "")) > 6]
+    assert numbers == []
 
 
 @pytest.mark.skipif(data_dir() is None, reason=REASON)

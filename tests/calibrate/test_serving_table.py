@@ -5,7 +5,7 @@ import math
 import pytest
 
 from calibrate.serving_flags import flags_of, ttft_flag, version_of
-from calibrate.serving_settings import settings_of
+from calibrate.serving_settings import Spread, settings_of, spread_of
 from calibrate.serving_table import read_serving
 from perfmodel.errors import InputError
 
@@ -71,6 +71,27 @@ def test_the_launch_scripts_settings_hold_for_their_bench_alone(tmp_path):
     assert (own.kv_cache, own.max_num_batched_tokens, own.ttft_steps) == (None, None, 0)
     assert (vllm.kv_cache, vllm.ttft_steps) == ("fp8", 1)
     assert (waits.ttft_steps, none.ttft_steps) == (21, 1)  # 20 steps of waiting, 1 of overlap
+
+
+def test_servers_that_send_ten_tokens_at_a_time_send_the_first_at_once(tmp_path):
+    x = PLAIN.replace("llama-3.1-8b,h100-sxm", "deepseek-r1,h200-sxm").replace("own", "inferencex")
+    rows = read_serving(table(tmp_path, *(x.replace("vllm", e) for e in ("sglang", "trtllm")))).rows
+    assert [settings_of(row).ttft_steps for row in rows] == [1, 1]  # of overlap
+
+
+def test_ranks_are_those_that_share_experts(tmp_path):
+    """Tensor and expert ranks, attention_dp, users: ep beyond tp spreads experts over ranks."""
+    wide = PLAIN.replace("1.0,1.0,1.0,8.0", "1.0,8.0,8.0,32.0")
+    assert wide != PLAIN
+    bench = wide.replace("own", "inferencex")
+    nodes = bench.replace("8.0,8.0,32.0", "8.0,64.0,4.0")
+    narrow = wide.replace("1.0,8.0,8.0,32.0", "8.0,8.0,8.0,32.0")
+    rows = read_serving(table(tmp_path, PLAIN, wide, bench, nodes, narrow)).rows
+    plain, own, node, other, inside = (spread_of(row) for row in rows)
+    assert (plain.users, plain.ranks) == (8, 1)
+    assert (own.users, own.ranks) == (32, 8)
+    assert node == other == Spread(256, 8)  # of users by rank, on one node
+    assert inside.ranks == 1
 
 
 def test_flags_follow_rules(tmp_path):

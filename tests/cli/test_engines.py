@@ -31,6 +31,15 @@ def test_every_preset_states_a_source_for_each_group(name):
     assert max(len(line) for line in shown.out.splitlines()) <= 80
 
 
+def test_sources_of_groups_within_groups_are_shown_once():
+    shown = perfmodel("engines", "show", "trtllm-2025").out
+    table, sources = shown.split("Sources:")
+    assert "SGLang pull request 2904" not in table
+    for path in ("host:", "kernels:", "kernels.all_reduce:", "scheduler:"):
+        assert sources.count(f"  {path} ") == 1, path
+    assert sources.count("SGLang pull request 2904") == 1
+
+
 @pytest.mark.parametrize("name", engine_names())
 def test_the_json_is_a_preset_again(name):
     record = perfmodel("engines", "show", name, "--json").record

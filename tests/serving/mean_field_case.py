@@ -26,13 +26,13 @@ class ToyArrays:
         self.tokens_per_step = times.tokens_per_step
         self.width = times.width
 
-    def decode(self, sequences, each):
+    def decode(self, sequences, each, everywhere=None):
         return self.times.decode(sequences, sequences * each)
 
     def attention(self, count, new, cached):
         return 0.0 * (count + new + cached)
 
-    def mixed(self, sequences, each, tokens, attention_s, prompts):
+    def mixed(self, sequences, each, tokens, attention_s, prompts, everywhere=None):
         beside = np.where(sequences > 0, self.decode(sequences, each), 0.0)
         return beside + self.times.per_prompt * tokens + attention_s
 

@@ -150,7 +150,8 @@ def _decode_s(candidate: Candidate, asked: Asked, users: Array) -> Array:
     """A decode step by the sequences in it; replicas that share experts hold a part each."""
     pricer, ranks = candidate.case.pricer, candidate.case.plan.parallel.dp
     own = np.ceil(users / ranks)
-    seconds = pricer.fixed(own) + pricer.decoding(own, float(asked.context[0]))
+    everywhere = users if ranks > 1 else None
+    seconds = pricer.fixed(own, everywhere) + pricer.decoding(own, float(asked.context[0]))
     stated = 1 + (pricer.stated_draft or 0.0)
     whole = np.broadcast_to(np.asarray(seconds, dtype=np.float64), users.shape)
     result: Array = np.maximum(whole, pricer.floor_s) * stated
