@@ -14,7 +14,7 @@ from perfmodel.serving.whole import whole
 
 NEAR, SIGMAS = 0.3, 3.0
 """How near to what its cache holds users make an answer rough: as a share, by its deviations."""
-LONG = 4.0
+LONG = 1.0
 """Outputs over prompts from which on sequences that lose their cache wait for long."""
 WAIT = 0.002
 """Share of users behind prompts that wait for their step from which on the answer is rough."""
@@ -33,11 +33,14 @@ def kv_need(asked: Asked, bounds: Bounds) -> Array:
 
 
 def _beside(asked: Asked, bounds: Bounds) -> Array:
-    """Tokens' room that a sequence takes whatever it holds: states, half of the last block."""
+    """Tokens' room that a sequence takes beside its tokens: states, half of the last block."""
     blocks = bounds.blocks
     length = asked.prompt + asked.output
     fixed = np.array([blocks.fixed_of(int(item)) for item in length.tolist()])
-    result: Array = fixed * blocks.block + (blocks.block - 1) / 2 * float(blocks.grows)
+    last = np.full_like(length, (blocks.block - 1) / 2)
+    if bounds.policy.reserve == 1 and len(asked.prompts) == len(asked.outputs) == 1:
+        last = -length % blocks.block  # all alike, and held as a whole
+    result: Array = fixed * blocks.block + last * float(blocks.grows)
     return result
 
 
@@ -122,6 +125,10 @@ def admitted(asked: Asked, bounds: Bounds, concurrency: Array) -> Admitted:
     outside = 0 * users
     if _whole_beside(bounds):
         outside = np.where(asked.output > 1, waiting(asked, bounds, users), 0.0)
+        # With many more users a batch is filled beyond `highest` until a prompt doesn't fit:
+        # half of what it lacks below, for very many (1.13·√R beside 0.94·√R, prompts even over R).
+        above = np.minimum(most / concurrency, 1.0)
+        outside = np.where(why == "budget", outside * (1 + above) / 2, outside)
     evicts = bounds.policy.reserve < 1 and bounds.blocks.grows
     full = np.where(binds & evicts, 1 / (1 + np.exp(-beyond)), 0.0)
     near = near_limit(asked, bounds, concurrency / most, sigma / most, binds)

@@ -59,9 +59,9 @@ class SteadyState:
     """More is asked than the engine can hold (users) or serve (rate)."""
     near_limit: Any
     """TTFT and waits are rough here: users within 30 % (or three standard deviations) of what the
-    cache holds, outputs of more than four prompts in a cache that evicts, prompts that wait until a
-    batch has shrunk, a rate above 75 % of what is served. Simulate there; docs/mean-field.md has
-    the errors."""
+    cache holds, outputs longer than prompts in a cache that evicts, prompts that wait until a batch
+    has shrunk, a rate above 75 % of what is served. Simulate there; docs/mean-field.md has the
+    errors."""
     ttft_burst_s: Numbers
     """Mean TTFT of first requests where all users send at once; NaN for a rate."""
     bench_ttft_s: Numbers
