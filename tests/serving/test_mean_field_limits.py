@@ -89,6 +89,27 @@ def test_whole_prompts_about_a_step(policy, prompt, output, users):
     assert state.requests_per_s[0] == pytest.approx(rate, rel=0.08)
 
 
+@pytest.mark.parametrize(
+    ("prompt", "output", "users", "budget"),
+    [
+        ("uniform:6554:8192", "uniform:819:1024", 16, 8192),
+        ("uniform:591:2957", "uniform:500:900", 18, 2048),
+        ("uniform:619:3093", "lognormal:162:0.5:486", 40, 2048),
+    ],
+)
+def test_rare_waits_for_the_batch_to_shrink(prompt, output, users, budget):
+    # One prompt in a hundred waits, half a cycle: few requests don't show it.
+    made = engine(REAL, "inflight_no_evict", budget=budget)
+    what = lengths(prompt), lengths(output)
+    simulated = simulate_engines(Demand(ClosedLoop(users), *what, 40_000), made, warmup=10_000)
+    state = fast(made, asked(*what), users)
+    rate = users / simulated.e2e_s.mean
+    waits = rate * simulated.queue_s.mean
+    assert state.requests_per_s[0] * state.queue_s[0] == pytest.approx(waits, rel=0.3)
+    assert state.requests_per_s[0] == pytest.approx(rate, rel=0.03)
+    assert state.near_limit[0]
+
+
 @pytest.mark.parametrize("policy", RUNNING)
 @pytest.mark.parametrize(("prompt", "users"), [(1000, 40), (3000, 20), (300, 5), (100, 1)])
 def test_one_token_each(policy, prompt, users):
