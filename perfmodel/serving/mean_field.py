@@ -14,15 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.serving.asked import Asked, Bounds
+from perfmodel.serving.eviction import evicted, recomputed
 from perfmodel.serving.pricing import Array
 from perfmodel.serving.prompt_steps import PromptSteps, arriving, meeting, steps_to_first
 from perfmodel.serving.step_arrays import ArraySteps
 
-RECOMPUTED = 0.85
-"""Of an output's tokens, how many are computed again for each request in a full cache where room
-isn't held for outputs. Between two ends the batch grows by one output; the room for it was given
-away to prompts, and is taken back. The simulator gives 0.76 to 0.92 for outputs of an eighth to
-four times the prompt (docs/mean-field.md): it depends on how prompts fill the gap of an end."""
 HALVINGS = 26
 """Of the interval that a steady state lies in: to 1e-8 of it."""
 
@@ -97,24 +93,27 @@ class MeanField:
         self.asked = asked
         self.times = times
         self.users = users
-        self.prompts = PromptSteps(times, bounds.policy, bounds.budget, asked.prompt, users)
+        self.prompts = PromptSteps(
+            times, bounds.policy, bounds.budget, asked.prompt, users, asked.spread
+        )
         self.apart = not self.prompts.mixes
-        recomputes = RECOMPUTED if bounds.policy.reserve == 0 and bounds.blocks.grows else 0.0
-        self.prompts_each = 1 + full * recomputes * asked.output / asked.prompt
-        """Prompts that are computed for a request: more than one where others lose their cache."""
-        self.steps = self._closed()
+        steps = decode_steps(times, asked.output)
+        self.again = full * recomputed(asked, bounds, users / np.maximum(steps, 1.0))
+        """Prompts that are computed for a request beside its own: of those who lost their cache."""
+        self.evicted = evicted(users, self.again)
+        """Sequences that decoded, lost their cache and wait for another."""
+        self.steps = self._closed(steps)
 
-    def _closed(self) -> Steps:
+    def _closed(self, steps: Array) -> Steps:
         """The steps of a closed loop. No time enters."""
-        users, steps = self.users, decode_steps(self.times, self.asked.output)
-        if self.apart:  # a decode step has all of them: prompts went before
-            decoding = np.where(steps > 0, users, 0.0)
-            return Steps(users, decoding, steps, np.ones_like(users), np.full_like(users, np.nan))
+        users = self.users
+        if self.apart:
+            return self._closed_apart(steps)
         others = (users - 1) / users
 
         def taken(ends: Array) -> tuple[Array, Array]:
             service = 1 / self.prompts.per_step(ends * steps)
-            use = ends * service * self.prompts_each
+            use = ends * service * (1 + self.again)
             waits = steps_to_first(service, np.minimum(use * others, 1.0))
             return np.where(use > 1, np.inf, waits), use
 
@@ -122,6 +121,22 @@ class MeanField:
         waits, use = taken(ends)
         fits = np.isclose(ends * (steps + waits), users, rtol=1e-5)  # else the budget is full
         return Steps(users, ends * steps, steps, np.where(fits, waits, users / ends - steps), use)
+
+    def _closed_apart(self, steps: Array) -> Steps:
+        """Where prompts go before: a decode step has all users.
+
+        The budget's use is prompts per step of any kind over those that one holds: λ = A/Z prompts
+        and a decode step take turns. Nobody decodes where outputs have one token: users go round
+        through prompts' steps, each with as many as fit.
+        """
+        users, fit = self.users, self.prompts.per_step(0 * self.users)
+        decodes = steps > 0
+        decoding = np.where(decodes, users, 0.0)
+        ends = users / np.maximum(steps, 1.0)
+        turns = np.maximum(ends / fit, -np.expm1(-ends))
+        use = np.where(decodes, ends / fit / (1 + turns), np.minimum(users / fit, 1.0))
+        waits = np.where(decodes, 1.0, np.maximum(users / fit, 1.0))
+        return Steps(users, decoding, steps, waits, use)
 
     @property
     def period(self) -> Array:
@@ -156,7 +171,7 @@ class MeanField:
         decoding = steps.decoding
         if not self.apart:  # its own one decodes for certain
             decoding = np.where(steps.steps > 0, 1 + decoding * others / self.users, 0.0)
-        beside = others * (1 - meets) / passed * self.prompts_each
+        beside = others * (1 - meets) / passed
         return self.visit(decoding, others * meets, beside)
 
     def visit(self, decoding: Array, met: Array, beside: Array) -> Seen:
@@ -168,6 +183,7 @@ class MeanField:
             first, queue = self._in_groups(met)
         else:
             first, queue = self._first_token(decoding, met)
+        first, queue = self._in_turn(first, queue)
         steps, output = self.steps.steps, self.asked.output
         step = self.step(decoding, beside, met)
         spent = steps * step
@@ -189,10 +205,11 @@ class MeanField:
         decode = self.times.decode(decoding, context)
         met = np.maximum(met, 1e-6)
         count, weights = arriving(met)
+        filled = count * (1 + self.again)  # what ends leave is filled by those who lost their cache
         if self.apart:
-            added = self.prompts.step(0 * decoding, context, count)
+            added = self.prompts.step(0 * decoding, context, filled)
         else:
-            added = self.prompts.step(decoding, context, count) - decode
+            added = self.prompts.step(decoding, context, filled) - decode
         return np.asarray(decode + prompts / met * np.sum(weights * added, axis=0))
 
     def _own(self, decoding: Array, met: Array) -> Array:
@@ -202,11 +219,11 @@ class MeanField:
             decoding = np.clip(self.users - 1 - count, 0.0, decoding)
         together = np.maximum(self.prompts.per_step(decoding), 1.0)
         seconds = 0 * met
-        for length in self.asked.prompts.tolist():
+        for length in self.asked.few_prompts.tolist():
             group = np.minimum(count, np.maximum(together - length, 0.0)) + length
             step = self.prompts.step(decoding, self.asked.context, group)
             seconds = seconds + np.sum(weights * step, axis=0)
-        return seconds / len(self.asked.prompts)
+        return seconds / len(self.asked.few_prompts)
 
     def _first_token(self, decoding: Array, met: Array) -> tuple[Array, Array]:
         """Time to a first token among mixed steps, and what of it lies before one's own prompt.
@@ -239,6 +256,21 @@ class MeanField:
         turns = np.maximum(((count + 1) / together + 1) / 2, 1.0) - 1
         queue = np.sum(weights * turns, axis=0) * full
         return queue + self._own(nobody, met), queue
+
+    def _in_turn(self, first: Array, queue: Array) -> tuple[Array, Array]:
+        """The same where outputs have one token: one's turn comes after all others'."""
+        single = self.steps.steps == 0
+        if not np.any(single):
+            return first, queue
+        nobody, fit = 0 * self.users, self.prompts.per_step(0 * self.users)
+        full = self.prompts.step(nobody, self.asked.prompt, np.minimum(self.users, fit))
+        own = self.prompts.step(
+            nobody, self.asked.prompt, np.minimum(self.users, np.maximum(fit, 1.0))
+        )
+        turn = self.users / fit * full
+        return np.where(single, np.maximum(turn, own), first), np.where(
+            single, np.maximum(turn - own, 0.0), queue
+        )
 
     def groups(self) -> tuple[Array, Array]:
         """Prompts of all users in steps of their own: mean time to a first token, and to the last.

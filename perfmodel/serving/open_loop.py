@@ -15,6 +15,9 @@ from perfmodel.serving.step_arrays import ArraySteps
 LEVELS = 10
 """Numbers of users at which throughput is worked out."""
 
+BUSY = 0.75
+"""Share of the most that is served from which on waits are known roughly."""
+
 
 def _levels(most: Array) -> Array:
     """Numbers of users at which throughput is known: doubling, and the last two; (LEVELS, n)."""
@@ -62,6 +65,7 @@ def open_loop(asked: Asked, bounds: Bounds, times: ArraySteps, rate: Array) -> S
         kv_utilisation=kv_share(asked, bounds, running),
         limited_by=np.where(saturated, why, "rate"),
         saturated=saturated,
+        near_limit=rate >= BUSY * capacity,
         ttft_burst_s=nothing,
         bench_ttft_s=nothing,
         bench_tpot_s=nothing,

@@ -14,6 +14,7 @@ import numpy as np
 from perfmodel.serving.policy import Policy
 from perfmodel.serving.pricing import Array
 from perfmodel.serving.step_arrays import ArraySteps
+from perfmodel.serving.whole import whole
 
 NODES = 10
 """Numbers of prompts in a step over which a step's time is averaged."""
@@ -50,6 +51,7 @@ class PromptSteps:
         budget: tokens of a step at most.
         prompt: tokens of a prompt, by setting.
         beside: sequences that decode at most, by setting: of the chunks whose attention is priced.
+        spread: standard deviation of prompts over their mean.
     """
 
     times: ArraySteps
@@ -57,6 +59,7 @@ class PromptSteps:
     budget: float
     prompt: Array
     beside: Array
+    spread: float = 0.0
     one: Array = field(init=False)
     """Seconds of one prompt's attention, in all its chunks."""
     more: Array = field(init=False)
@@ -99,7 +102,7 @@ class PromptSteps:
     def per_step(self, sequences: Array) -> Array:
         """Prompts that fit into a step."""
         fit = self.room(sequences) / self.prompt
-        return fit if self.policy.chunked else np.maximum(np.floor(fit), 1.0)
+        return fit if self.policy.chunked else whole(fit, self.spread)
 
     def step(self, sequences: Array, each: Array, count: Array) -> Array:
         """Seconds for ``count`` prompts beside ``sequences``: of as many steps as they fill.

@@ -31,6 +31,7 @@ class State:
     kv_utilisation: Array
     limited_by: NDArray[np.str_]
     saturated: NDArray[np.bool_]
+    near_limit: NDArray[np.bool_]
     ttft_burst_s: Array
     bench_ttft_s: Array
     bench_tpot_s: Array
@@ -47,22 +48,29 @@ def closed_loop(
     service = seen.service_s(asked.output)
     waiting = concurrency - users
     rate = users / service
-    queue = waiting / rate
+    # Those who lost their cache wait first: after their first token.
+    outside = waiting * field.evicted / np.maximum(waiting + field.evicted, 1e-9)
+    again = outside / rate
+    queue = (waiting - outside) / rate
+    running = users - rate * seen.queue_s
     # Users beyond those held wait for a whole cycle at first, then for as many as are before them.
     burst = field.burst() + waiting / concurrency * service * (waiting / users + 1) / 2
     ttft, tpot = _benchmark(field, burst, queue, cycles)
-    limit = np.where(field.steps.budget_use >= FULL, "budget", why)
+    tpot = tpot + again * asked.per_token
+    limit = np.where(concurrency <= most, "concurrency", why)
+    limit = np.where(field.steps.budget_use >= FULL, "budget", limit)
     return State(
         ttft_s=seen.ttft_s + queue,
-        tpot_s=seen.tpot_s,
+        tpot_s=seen.tpot_s + again * asked.per_token,
         queue_s=seen.queue_s + queue,
-        e2e_s=service + queue,
+        e2e_s=concurrency / rate,
         requests_per_s=rate,
-        running=users,
+        running=running,
         utilisation=np.ones_like(users),
-        kv_utilisation=kv_share(asked, bounds, users),
-        limited_by=np.where((concurrency <= most) & (limit != "budget"), "concurrency", limit),
+        kv_utilisation=kv_share(asked, bounds, running),
+        limited_by=limit,
         saturated=concurrency > most,
+        near_limit=inside.near,
         ttft_burst_s=burst,
         bench_ttft_s=ttft,
         bench_tpot_s=tpot,
@@ -107,7 +115,7 @@ def drained(
     room = np.maximum(field.prompts.per_step(0 * users), 1.0)
     ends, longest = _ends(asked, bounds, times, users)
     decode = np.mean(ends, axis=0)
-    outputs = np.maximum(asked.outputs[:, None] * asked.output - 1, 1.0)
+    outputs = np.maximum(asked.few_outputs[:, None] * asked.output - 1, 1.0)
     tpot = np.where(asked.output > 1, np.mean(ends / outputs, axis=0), np.nan)
     # A prompt's first token comes with its own step; its decoding begins when all are prefilled.
     after = np.where(asked.output > 1, prefill - first, 0.0)
@@ -129,6 +137,7 @@ def drained(
         kv_utilisation=kv_share(asked, bounds, users),
         limited_by=np.where(concurrency <= most, "concurrency", why),
         saturated=concurrency > most,
+        near_limit=inside.near,
         ttft_burst_s=burst,
         bench_ttft_s=(burst + (cycles - 1) * ttft) / cycles if cycles else np.nan * burst,
         bench_tpot_s=tpot if cycles else np.nan * burst,
@@ -137,10 +146,10 @@ def drained(
 
 def _ends(asked: Asked, bounds: Bounds, times: ArraySteps, users: Array) -> tuple[Array, Array]:
     """When outputs end after a batch begins to decode, by quantile, and the batch's last."""
-    shares = (np.arange(len(asked.outputs)) + 1) / len(asked.outputs)
+    shares = (np.arange(len(asked.few_outputs)) + 1) / len(asked.few_outputs)
     chance = np.diff(shares[:, None] ** users, axis=0, prepend=0.0)
     now, before, ends = 0 * users, 0 * users, []
-    for share, output in zip(shares.tolist(), asked.outputs.tolist(), strict=True):
+    for share, output in zip(shares.tolist(), asked.few_outputs.tolist(), strict=True):
         upto = decode_steps(times, np.maximum(output * asked.output, 1.0))
         left = users if bounds.policy.padded else users * (1 - share + shares[0])
         context = asked.prompt + (before + upto - 1) / 2 * times.tokens_per_step

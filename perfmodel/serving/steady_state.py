@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from perfmodel.errors import InputError
 from perfmodel.serving.arrivals import DEFAULT_OUTPUT, DEFAULT_PROMPT
-from perfmodel.serving.asked import Asked, Bounds
+from perfmodel.serving.asked import Asked, Bounds, relative
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.open_loop import open_loop
 from perfmodel.serving.pricing import Array
@@ -24,9 +24,6 @@ from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.hardware import Hardware
 from perfmodel.specs.model import Model
 from perfmodel.specs.workload import LARGEST
-
-PROMPTS, OUTPUTS = 5, 16
-"""Quantiles by which the spread of prompts and outputs enters."""
 
 AT_ONCE = 1024
 """Settings that are worked out together."""
@@ -61,6 +58,11 @@ class SteadyState:
     ``budget`` (a step's tokens)."""
     saturated: Any
     """More is asked than the engine can hold (users) or serve (rate)."""
+    near_limit: Any
+    """TTFT and waits are rough here: users within 30 % (or three standard deviations) of what the
+    cache holds, outputs longer than prompts in a cache that evicts, prompts that wait until a batch
+    has shrunk, a rate above 75 % of what is served. Simulate there; docs/mean-field.md has the
+    errors."""
     ttft_burst_s: Numbers
     """Mean TTFT of first requests where all users send at once; NaN for a rate."""
     bench_ttft_s: Numbers
@@ -158,8 +160,8 @@ def steady_state_of(
         raise InputError("steady state: one of concurrency and rate is needed")
     if requests_per_user < 0:
         raise InputError(f"requests_per_user: must not be negative (got {requests_per_user})")
-    prompts, prompt_shape = _tokens("prompt", prompt, PROMPTS)
-    outputs, output_shape = _tokens("output", output, OUTPUTS)
+    prompts, prompt_shape = _tokens("prompt", prompt)
+    outputs, output_shape = _tokens("output", output)
     flag = "concurrency" if rate is None else "rate"
     level = np.asarray(concurrency if rate is None else rate, dtype=np.float64)
     if not np.all((level > 0) & np.isfinite(level)) or (rate is None and np.any(level < 1)):
@@ -173,6 +175,7 @@ def steady_state_of(
         case.engine.max_num_seqs,
         case.engine.max_num_batched_tokens,
         case.engine.blocks(),
+        engine.times.width,
     )
     _check_room(asked, bounds)
     states = [
@@ -211,15 +214,11 @@ def _state(
     return open_loop(asked, bounds, times, level)
 
 
-def _tokens(name: str, value: Tokens, count: int) -> tuple[Array, Array]:
+def _tokens(name: str, value: Tokens) -> tuple[Array, Array]:
     """Mean lengths, and what quantiles are of the mean."""
     if isinstance(value, int | str | Lengths):
-        quantiles = Lengths.parse(value, name).quantiles(count)
-        mean = quantiles.mean()
-        relative = quantiles / mean
-        if np.ptp(relative) == 0:
-            relative = np.ones(1)
-        return np.asarray(mean), relative
+        mean, quantiles = relative(Lengths.parse(value, name))
+        return np.asarray(mean), quantiles
     means = np.asarray(value, dtype=np.float64)
     if not np.all((means >= 1) & (means <= LARGEST)):
         raise InputError(f"{name}: a length must lie in 1 … {LARGEST:,}")
@@ -254,6 +253,7 @@ def _result(state: State, asked: Asked, case: Served, shape: tuple[int, ...]) ->
         kv_utilisation=made(state.kv_utilisation),
         limited_by=made(state.limited_by),
         saturated=made(state.saturated),
+        near_limit=made(state.near_limit),
         ttft_burst_s=made(state.ttft_burst_s),
         bench_ttft_s=made(state.bench_ttft_s),
         bench_tpot_s=made(state.bench_tpot_s),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,15 +44,15 @@ def even(tokens: int, spread: float = 0.2) -> Lengths:
 
 
 def asked(prompt: Lengths, output: Lengths, count: int = 1) -> Asked:
-    prompts, outputs = prompt.quantiles(5), output.quantiles(64)
-    return Asked(
-        np.full(count, prompts.mean()), np.full(count, outputs.mean()),
-        prompts / prompts.mean(), outputs / outputs.mean(),
-    )  # fmt: skip
+    one = Asked.of(prompt, output)
+    return replace(one, prompt=np.repeat(one.prompt, count), output=np.repeat(one.output, count))
 
 
 def fast(made: Any, what: Asked, users: float | None = None, rate: float | None = None) -> State:
-    bounds = Bounds(made.policy, made.max_num_seqs, made.max_num_batched_tokens, made.blocks())
+    bounds = Bounds(
+        made.policy, made.max_num_seqs, made.max_num_batched_tokens, made.blocks(),
+        made.times.width,
+    )  # fmt: skip
     times = ToyArrays(made.times)
     if rate is not None:
         return open_loop(what, bounds, times, np.array([float(rate)]))

@@ -76,7 +76,8 @@ def test_cache_limits_by_what_a_policy_holds():
     whole = fast(engine(REAL, "inflight_no_evict", capacity=4000, block=1), what, 100)
     assert (whole.running[0], whole.limited_by[0]) == (10, "kv")
     grown = fast(engine(REAL, "chunked_mixed", capacity=4000, block=1), what, 100)
-    assert grown.running[0] == pytest.approx(16.0)
+    # What is left over is half of what the next prompt asks for.
+    assert grown.running[0] == pytest.approx((4000 - 100 / 2) / 250)
 
 
 def test_whole_prompts_that_fill_a_step_come_one_by_one():
@@ -84,7 +85,7 @@ def test_whole_prompts_that_fill_a_step_come_one_by_one():
     made = engine(REAL, "inflight_no_evict", budget=2000)
     lengths = even(2000, 0), even(50, 0)
     simulated, state = run(made, *lengths, 10, 10), fast(made, asked(*lengths), 10)
-    assert (state.running[0], state.limited_by[0]) == (1, "budget")
+    assert (state.running[0], state.limited_by[0]) == (pytest.approx(1), "budget")
     assert state.requests_per_s[0] == pytest.approx(10 / simulated.e2e_s.mean, rel=0.01)
 
 
