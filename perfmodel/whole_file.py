@@ -11,6 +11,8 @@ from pathlib import Path
 from perfmodel.errors import InputError
 
 Writer = Callable[[Path], object]
+PICTURES = (".svg", ".png", ".pdf")
+"""Suffixes of pictures."""
 Named = str | os.PathLike[str] | None
 """What a command reads: a file, or a name that may be one."""
 

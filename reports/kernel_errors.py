@@ -1,7 +1,4 @@
-"""Predicted against measured kernel times, and the error over the size of the work.
-
-Formats differ by marker too, so that a black-and-white print still shows them.
-"""
+"""Predicted against measured kernel times, and the error over the size of the work."""
 
 from __future__ import annotations
 
@@ -16,9 +13,9 @@ from matplotlib.figure import Figure
 from calibrate.schema import SCHEMAS, TIME, Mask
 from calibrate.table_work import format_column
 from calibrate.validate import Validation
+from reports.against import MARKERS, against
 from reports.figure import COLOURS, LEGEND, save, style
 
-MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 POINTS = 1500
 """Rows drawn of each format: more would only hide each other. Bands use all of them."""
 BINS = 14
@@ -73,22 +70,12 @@ def _against(axes: Any, validation: Validation) -> None:
     predicted = validation.predictions["predicted_us"].to_numpy()
     shown = validation.predicted
     title = f"{validation.table.family} on {validation.hardware}: {shown.sum():,} rows"
-    axes.set(xscale="log", yscale="log", xlabel="measured (µs)", ylabel="predicted (µs)")
-    axes.set_title(title, loc="left")
-    if not shown.any():
-        axes.text(0.5, 0.5, "no row could be predicted", transform=axes.transAxes, ha="center")
+    if not against(axes, title, "µs", measured[shown], predicted[shown]):
         return
-    both = np.concatenate([measured[shown], predicted[shown]])
-    ends = np.array([both.min() / 1.3, both.max() * 1.3])
-    axes.plot(ends, ends, color="black", linewidth=1, label="equal")
-    axes.plot(ends, 2 * ends, color="black", linewidth=0.7, linestyle=":", label="a factor of 2")
-    axes.plot(ends, ends / 2, color="black", linewidth=0.7, linestyle=":")
     for name, mask, colour, marker in _formats(validation):
         at = _some(mask)
         axes.plot(measured[at], predicted[at], marker, color=colour, markersize=3, alpha=0.45,
                   markeredgewidth=0, label=name, rasterized=True)  # fmt: skip
-    axes.set(xlim=ends, ylim=ends)
-    axes.grid(visible=True, color="0.9", linewidth=0.6)
     legend = axes.legend(loc="upper left", markerscale=2, **LEGEND)
     for handle in legend.legend_handles:
         handle.set_alpha(1.0)

@@ -11,9 +11,8 @@ from typing import Any
 import typer
 
 from perfmodel.errors import InputError
-from perfmodel.whole_file import Named, check_free
+from perfmodel.whole_file import PICTURES, Named, check_free
 
-SUFFIXES = (".svg", ".png", ".pdf")
 SIDES = (3.0, 40.0)
 """Inches of a picture's side."""
 OUTPUT = "Output"
@@ -68,7 +67,7 @@ def drawer(
     """
     if path is None:
         return None
-    check_free(path, SUFFIXES, force=force, reads=reads)
+    check_free(path, PICTURES, force=force, reads=reads)
     try:
         found: Callable[..., None] = getattr(import_module(f"reports.{module}"), name)
     except ImportError as error:

@@ -25,10 +25,9 @@ from perfmodel.serving.results import Simulation, simulation_record
 from perfmodel.serving.router import ROUTERS
 from perfmodel.serving.serve import Served, Serving, run, served, settled
 from perfmodel.specs.deployment import Deployment
-from perfmodel.whole_file import Named, check_free
+from perfmodel.whole_file import PICTURES, Named, check_free
 
 app = typer.Typer(add_completion=False, context_settings=HELP)
-PLOTS = (".svg", ".png", ".pdf")
 _DEMAND, _SERVING, _OUTPUT = "Requests", "Serving", "Output"
 Draw = Callable[[Any, Path, str], None]
 
@@ -163,7 +162,7 @@ def _check_files(
     if csv is not None:
         check_free(csv, (".csv",), force=force, reads=reads)
     if timeline is not None:
-        check_free(timeline, PLOTS, force=force, reads=reads)
+        check_free(timeline, PICTURES, force=force, reads=reads)
 
 
 def _record(

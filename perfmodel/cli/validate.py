@@ -18,7 +18,7 @@ from perfmodel.cli.text import whole
 from perfmodel.errors import InputError
 from perfmodel.kernels.choice import Choice, choose_calibration
 from perfmodel.specs.hardware import Hardware, load_hardware
-from perfmodel.whole_file import Named, check_free
+from perfmodel.whole_file import PICTURES, Named, check_free
 
 if TYPE_CHECKING:
     from calibrate.lint import Finding
@@ -31,7 +31,6 @@ app = typer.Typer(
     help="Predictions against measurements: kernels, serving.",
 )
 SHOWN_ROWS = 5
-PLOTS = (".svg", ".png", ".pdf")
 
 
 @app.callback()
@@ -81,7 +80,7 @@ def _check_files(
     if out is not None:
         check_free(out, (".parquet", ".csv"), force=force, reads=reads)
     if plot is not None:
-        check_free(plot, PLOTS, force=force, reads=reads)
+        check_free(plot, PICTURES, force=force, reads=reads)
 
 
 Results = list[tuple["Validation", list["Finding"]]]

@@ -14,7 +14,7 @@ from perfmodel.cli.text import whole
 from perfmodel.cli.validate import app
 from perfmodel.errors import InputError
 from perfmodel.specs.engine import load_engine
-from perfmodel.whole_file import check_free, check_unread
+from perfmodel.whole_file import PICTURES, check_free, check_unread
 
 if TYPE_CHECKING:
     from calibrate.score import Score
@@ -38,7 +38,10 @@ def serving(
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the rows with predictions: CSV.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite --out.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw the errors: .svg, .png or .pdf.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite --out and --plot.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Simulate every row of a table of measured servers, and say how wrong that is.
@@ -51,21 +54,33 @@ def serving(
         from calibrate.serving_table import read_serving  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"{error.name} is missing: pip install 'perfmodel[calibrate]'") from None
-    if out is not None:
-        check_free(out, (".csv",), force=force, reads=[measured, engine])
+    files = [file for file in (out, plot) if file is not None]
+    for file in files:
+        suffixes = (".csv",) if file is out else PICTURES
+        check_free(file, suffixes, force=force, reads=[measured, engine])
     if engine is not None:
         load_engine(engine)  # wrong for all rows, it would be the reason of each
     read = read_serving(measured)
-    if out is not None:
-        check_unread(out, read.names)
+    for file in files:
+        check_unread(file, read.names)
     with _Bar(len(read.rows), quiet=as_json) as moved:
         check = check_serving(read, engine, moved)
     if out is not None:
         write_predictions(output_of(check), out, force=force)
+    if plot is not None:
+        _draw(check, plot)
     if as_json:
         print_json(_record(check))
     else:
         _print(check)
+
+
+def _draw(check: ServingCheck, path: Path) -> None:
+    try:
+        from reports.serving_errors import draw  # noqa: PLC0415
+    except ImportError as error:
+        raise InputError(f"--plot: {error}: install perfmodel[plots]") from None
+    draw(check, path)
 
 
 class _Bar:

@@ -27,6 +27,27 @@ def test_a_table_is_predicted_and_written(tmp_path):
     assert "1 of 2 rows predicted" in shown.out
 
 
+def test_errors_are_drawn(tmp_path):
+    rows = (PLAIN, PLAIN.replace("vllm", "sglang"), PLAIN.replace("h100-sxm", "no-gpu"))
+    path, plot = table(tmp_path, *rows), tmp_path / "errors.svg"
+    ran = run("validate", "serving", path, "--plot", plot)
+    assert ran.status == 0, ran.err
+    drawn = plot.read_text()
+    for text in ("TPOT: 2 rows", "TTFT: 2 rows", "vllm", "sglang", "predicted (ms)"):
+        assert f">{text}<" in drawn
+    assert ">scored apart<" not in drawn
+    plot.write_text("mine")
+    assert run("validate", "serving", path, "--plot", plot).status == 2
+    assert run("validate", "serving", path, "--plot", tmp_path / "errors.gif").status == 2
+    assert plot.read_text() == "mine"
+    flagged = table(tmp_path, rows[0], rows[0])  # the second repeats the first
+    assert run("validate", "serving", flagged, "--plot", plot, "--force").status == 0
+    assert ">scored apart<" in plot.read_text()
+    nowhere = table(tmp_path, rows[2])
+    assert run("validate", "serving", nowhere, "--plot", plot, "--force").status == 0
+    assert "no row could be predicted" in plot.read_text()
+
+
 def test_a_wrong_table_is_one_line_and_status_2(tmp_path):
     out = tmp_path / "out.csv"
     path = table(tmp_path, PLAIN.replace(",8.5", ",fast"))
