@@ -31,10 +31,9 @@ GOALS = {
 }
 CAUSES: dict[tuple[str, str, str, str], str] = {
     ("sglang", "deepseek-r1", "h200-sxm", "fp8"):
-        "too slow by about a constant per layer: SGLang computes q_a and kv_a in one product and "
-        "the shared expert within the routed ones (two GEMMs of 11 us and their quantisation are "
-        "counted here for each layer), and its expert kernels are tuned for this shape; the "
-        "kernels here are vLLM's. TTFT too small by some 0.2 s, with 4 users as with 16 and with "
+        "too slow by about a constant per layer: SGLang computes the shared expert within the "
+        "routed ones (two products and a quantisation are counted here for each layer), and its "
+        "expert kernels are tuned for this shape; the kernels here are vLLM's. TTFT too small by some 0.2 s, with 4 users as with 16 and with "
         "prompts of 1,024 as of 8,192: something that each request, or the first ones, wait for; "
         "it isn't the stream interval, which sends the first token at once",
     ("trtllm", "deepseek-r1", "h200-sxm", "fp8"):

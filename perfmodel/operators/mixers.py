@@ -120,13 +120,12 @@ def _down_projections(
 ) -> Iterator[Operator]:
     if a.q_rank is None:
         yield from c.linear(weights["q_proj"])
+        yield from c.linear(weights["kv_a_proj"], shares=weights["q_proj"])
     else:
-        yield from c.linear(weights["q_a_proj"])
+        yield from c.linear(weights["qkv_a_proj"])
         moved = HALF * a.q_rank
         yield c.elementwise("q_a_norm", moved, moved, weight_bytes=c.vectors(weights["q_a_norm"]))
         yield from c.linear(weights["q_b_proj"])
-    first = weights["q_proj" if a.q_rank is None else "q_a_proj"]
-    yield from c.linear(weights["kv_a_proj"], shares=first)
     moved = HALF * a.kv_rank
     yield c.elementwise("kv_a_norm", moved, moved, weight_bytes=c.vectors(weights["kv_a_norm"]))
     # Fully fused, the norm's kernel rotates and writes the cache too.
@@ -144,7 +143,9 @@ def _indexer(a: LatentAttention, weights: dict[str, Weight], c: Context) -> Iter
         return
     latent = weights["q_proj" if a.q_rank is None else "q_b_proj"]
     yield from c.linear(weights["indexer.q_proj"], shares=latent)
-    yield from c.linear(weights["indexer.k_proj"], shares=weights["kv_a_proj"])
+    yield from c.linear(
+        weights["indexer.k_proj"], shares=weights["kv_a_proj" if a.q_rank is None else "qkv_a_proj"]
+    )
     moved = HALF * index.head_dim
     norm = c.vectors(weights["indexer.k_norm"])
     yield c.elementwise("indexer.k_norm", moved, index_token_bytes(a), weight_bytes=norm)

@@ -86,15 +86,21 @@ def attention_weights(a: Attention, hidden: int) -> Iterator[Weight]:
 
 
 def latent_weights(a: LatentAttention, hidden: int) -> Iterator[Weight]:
-    """MLA: down-projections to the latents, up-projections to the heads, the output."""
+    """MLA: down-projections to the latents, up-projections to the heads, the output.
+
+    Both down-projections are one matrix, as engines load them (vLLM and SGLang:
+    ``fused_qkv_a_proj``; TensorRT-LLM: ``kv_a_proj_with_mqa``).
+    """
     qk = a.nope_dim + a.rope_dim
+    kv = a.kv_rank + a.rope_dim
     if a.q_rank is None:
         yield _linear("q_proj", hidden, a.heads * qk)
+        yield _linear("kv_a_proj", hidden, kv, a.bias)
     else:
-        yield _linear("q_a_proj", hidden, a.q_rank, a.bias)
+        both, parts = a.q_rank + kv, (("q_a_proj", a.q_rank), ("kv_a_proj", kv))
+        yield Weight("qkv_a_proj", "linear", hidden, both, both * a.bias, parts=parts)
         yield _vector("q_a_norm", a.q_rank)
         yield _linear("q_b_proj", a.q_rank, a.heads * qk)
-    yield _linear("kv_a_proj", hidden, a.kv_rank + a.rope_dim, a.bias)
     yield _vector("kv_a_norm", a.kv_rank)
     yield _linear("kv_b_proj", a.kv_rank, a.heads * (a.nope_dim + a.value_dim))
     yield _linear("o_proj", a.heads * a.value_dim, hidden, a.bias)

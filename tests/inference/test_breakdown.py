@@ -31,7 +31,7 @@ def test_each_operator_is_where_a_reader_looks_for_it():
     result = estimate("deepseek-v3", "h200-sxm", deployment)
     groups = {row.name: group_of(row) for row in result.decode.cost.operators}
     expected = {
-        "q_a_proj": "projections", "absorb_q": "projections", "o_proj": "projections",
+        "qkv_a_proj": "projections", "absorb_q": "projections", "o_proj": "projections",
         "attention": "attention", "ffn.gate_up_proj": "feed-forward",
         "experts.down_proj": "experts", "router": "experts",
         "shared_expert.gate_up_proj": "experts", "mixer.all_reduce": "exchanges",

@@ -209,7 +209,7 @@ def test_kimi_k2_thinking_by_hand():
     kinds = {o.name: o.weight_format for o in operators if isinstance(o, Gemm | GroupedGemm)}
     assert kinds["experts.down_proj"] == "int4_g32"
     assert kinds["shared_expert.down_proj"] == kinds["ffn.down_proj"] == "bf16"
-    assert kinds["q_a_proj"] == kinds["absorb_q"] == "bf16"
+    assert kinds["qkv_a_proj"] == kinds["absorb_q"] == "bf16"
 
 
 def test_shared_experts_and_dense_layers_of_llama_4_stay_quantised():
