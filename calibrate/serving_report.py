@@ -33,9 +33,10 @@ CAUSES: dict[tuple[str, str, str, str], str] = {
     ("sglang", "deepseek-r1", "h200-sxm", "fp8"):
         "too slow by about a constant per layer: SGLang computes the shared expert within the "
         "routed ones (two products and a quantisation are counted here for each layer), and its "
-        "expert kernels are tuned for this shape; the kernels here are vLLM's. TTFT too small by some 0.2 s, with 4 users as with 16 and with "
-        "prompts of 1,024 as of 8,192: something that each request, or the first ones, wait for; "
-        "it isn't the stream interval, which sends the first token at once",
+        "expert kernels are tuned for this shape; the kernels here are vLLM's. TTFT too small by "
+        "some 0.2 s, with 4 users as with 16 and with prompts of 1,024 as of 8,192: something that "
+        "each request, or the first ones, wait for; it isn't the stream interval, which sends the "
+        "first token at once",
     ("trtllm", "deepseek-r1", "h200-sxm", "fp8"):
         "TPOT agrees up to 32 users. TTFT lies 12 to 17 steps above prefill and queue at every "
         "load, which nothing in the published script explains (its stream interval sends the first "
