@@ -97,6 +97,15 @@ def whole(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def counted(number: int, what: str) -> str:
+    """A count of things.
+
+    >>> counted(1, "user"), counted(1200, "user")
+    ('1 user', '1,200 users')
+    """
+    return f"{whole(number)} {what}" + "s" * (number != 1)
+
+
 def percent(share: float) -> str:
     """A share in per cent: one digit below ten, so that small shares stay visible."""
     return f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import typer
 
 from perfmodel.cli.parsers import positive
-from perfmodel.cli.text import digits, whole
+from perfmodel.cli.text import counted, digits, whole
 from perfmodel.errors import InputError
 from perfmodel.serving.arrivals import (
     DEFAULT_OUTPUT,
@@ -20,6 +21,7 @@ from perfmodel.serving.arrivals import (
 )
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.shared_prefix import SharedPrefix
+from perfmodel.specs.workload import LARGEST
 
 TURNS, LEAST = 10, 1000
 """Requests of each user, and of all at least, where no number is asked for."""
@@ -68,13 +70,14 @@ class Asked:
         requests = self.requests
         if requests is None and not isinstance(arrivals, Trace):
             requests = max(LEAST, TURNS * (self.concurrency or 0))
+        prompt = DEFAULT_PROMPT if self.prompt is None else Lengths.parse(self.prompt, "--prompt")
         return Demand(
             arrivals,
-            DEFAULT_PROMPT if self.prompt is None else Lengths.parse(self.prompt, "--prompt"),
+            prompt,
             DEFAULT_OUTPUT if self.output is None else Lengths.parse(self.output, "--output"),
             requests,
             self.seed or 0,
-            self._prefix(),
+            self._prefix(prompt.longest or LARGEST),
         )
 
     def _arrivals(self) -> ClosedLoop | OpenLoop | Trace:
@@ -92,19 +95,28 @@ class Asked:
             self._refuse_beside_trace()
             return Trace(self.trace)
         if self.rate is not None:
+            if self.burstiness is not None and self.rate == inf:
+                raise InputError("--burstiness: at --rate inf all come at once; leave it out")
             return OpenLoop(self.rate, 1.0 if self.burstiness is None else self.burstiness)
         return ClosedLoop(self.concurrency or 0)
 
     def _refuse_beside_trace(self) -> None:
         for flag, value in (
-            ("--prompt", self.prompt), ("--output", self.output), ("--seed", self.seed),
-            ("--prefix-tokens", self.prefix_tokens),
+            ("--prompt", self.prompt), ("--output", self.output),
+            ("--prefix-tokens", self.prefix_tokens), ("--prefix-count", self.prefix_count),
         ):  # fmt: skip
             if value is not None:
                 raise InputError(f"{flag}: --trace says it of each request; leave {flag} out")
+        if self.seed is not None:
+            raise InputError("--seed: nothing of a --trace is drawn; leave --seed out")
 
-    def _prefix(self) -> SharedPrefix | None:
+    def _prefix(self, longest: int) -> SharedPrefix | None:
         if self.prefix_tokens is not None:
+            if self.prefix_tokens > longest:
+                raise InputError(
+                    f"--prefix-tokens: {self.prefix_tokens} is longer than any prompt ({longest}): "
+                    "a prefix is part of it; raise --prompt"
+                )
             return SharedPrefix(
                 self.prefix_tokens, 1 if self.prefix_count is None else self.prefix_count
             )
@@ -117,9 +129,9 @@ def demand_facts(demand: Demand, requests: int) -> list[str]:
     """The requests in a few words each."""
     arrivals, prefix = demand.arrivals, demand.prefix
     if isinstance(arrivals, Trace):
-        return [f"trace {arrivals.path.name}", f"{whole(requests)} requests"]
+        return [f"trace {arrivals.path.name}", counted(requests, "request")]
     if isinstance(arrivals, ClosedLoop):
-        facts = [f"{whole(arrivals.concurrency)} users"]
+        facts = [counted(arrivals.concurrency, "user")]
     else:
         facts = [f"{digits(arrivals.rate)} requests/s" if arrivals.rate < 1e12 else "all at once"]
         if arrivals.burstiness != 1:
@@ -128,7 +140,7 @@ def demand_facts(demand: Demand, requests: int) -> list[str]:
     if prefix is not None:
         many = f"{whole(prefix.count)} prefixes" if prefix.count > 1 else "one prefix"
         facts.append(f"{many} of {whole(prefix.tokens)}")
-    return [*facts, f"{whole(requests)} requests", f"seed {demand.seed}"]
+    return [*facts, counted(requests, "request"), f"seed {demand.seed}"]
 
 
 def _length(lengths: Lengths) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from perfmodel.cli.output import table
-from perfmodel.cli.text import digits, percent, seconds, whole
+from perfmodel.cli.text import counted, digits, percent, seconds, whole
 from perfmodel.serving.metrics import Distribution
 from perfmodel.serving.results import DEFINITIONS, LATENCIES, Simulation
 
@@ -62,7 +62,7 @@ def _throughput(result: Simulation) -> Iterator[tuple[str, str, str]]:
 def throughput_table(result: Simulation, width: int) -> Table:
     """What the machine does meanwhile."""
     wide = width >= WIDE
-    head = f"{whole(result.requests)} requests, {whole(result.gpus)} GPU" + "s" * (result.gpus > 1)
+    head = f"{counted(result.requests, 'request')}, {counted(result.gpus, 'GPU')}"
     heads = [(head, "left"), ("", "right"), *([("What it is", "left")] if wide else [])]
     made = table(None, heads)
     for label, figure, name in _throughput(result):
@@ -101,7 +101,7 @@ def definition_lines(result: Simulation, width: int) -> Iterator[str]:
                 yield f"{WHOLE.get(name, label)}: {DEFINITIONS[name]}."
     if result.warmup:
         yield (
-            f"The first {whole(result.warmup)} requests are left out of latencies; rates and "
+            f"Of the first {counted(result.warmup, 'request')} no latency counts; rates and "
             "averages count from the arrival of the next."
         )
     else:

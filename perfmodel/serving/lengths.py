@@ -58,7 +58,8 @@ class Lengths:
             raise InputError(f"{name}: unknown form {str(text)[:60]!r}; write {KNOWN}")
         fixed = len(FORMS[kind])
         if not fixed <= len(rest) <= fixed + (kind != "uniform"):
-            raise InputError(f"{name}: {str(text)[:60]!r} has {len(rest)} values; write {KNOWN}")
+            many = "1 value" if len(rest) == 1 else f"{len(rest)} values"
+            raise InputError(f"{name}: {str(text)[:60]!r} has {many}; write {KNOWN}")
         values: list[float]
         if kind == "uniform":
             values = [_whole(value, name, str(text)) for value in rest]
@@ -146,12 +147,17 @@ class Lengths:
         return chain.from_iterable(self.draw(generator, BLOCK) for _ in count())
 
 
+def _place(text: str, whole: str) -> str:
+    """A value, and what it is part of where that is more."""
+    return f"{text[:40]!r}" if text == whole else f"{text[:40]!r} in {whole[:60]!r}"
+
+
 def _whole(text: str, name: str, whole: str) -> int:
     try:
         value = typed_int(text)
     except ValueError:
         raise InputError(
-            f"{name}: {text[:40]!r} in {whole[:60]!r} is no whole number; write {KNOWN}"
+            f"{name}: {_place(text, whole)} is no whole number; write {KNOWN}"
         ) from None
     if not 1 <= value <= LARGEST:
         raise InputError(f"{name}: {text[:40]} tokens: a length must lie in 1 … {LARGEST:,}")
@@ -164,5 +170,5 @@ def _number(text: str, name: str, whole: str) -> float:
     except ValueError:
         value = float("nan")
     if not isfinite(value):
-        raise InputError(f"{name}: {text[:40]!r} in {whole[:60]!r} is no number; write {KNOWN}")
+        raise InputError(f"{name}: {_place(text, whole)} is no number; write {KNOWN}")
     return value

@@ -16,7 +16,9 @@ LEVELS = 10
 """Numbers of users at which throughput is worked out."""
 
 BUSY = 0.75
-"""Share of the most that is served from which on waits are known roughly."""
+"""Share of the most that is served from which on waits are known roughly, where requests decode."""
+PROMPTS = 0.4
+"""The least part of `BUSY`, where prompts are most of a request: they queue alone."""
 
 
 def _levels(most: Array) -> Array:
@@ -32,7 +34,8 @@ def open_loop(asked: Asked, bounds: Bounds, times: ArraySteps, rate: Array) -> S
     A flow-equivalent server (Chandy, Herzog and Woo, 1975): with n users inside, the engine ends
     X(n) requests per second, those of the closed loop of n users; with more than it holds, as many
     as with the most. The chance of n users is then that of a birth-death process with births at
-    ``rate``. A request that comes while steps run waits for the end of one; what is in the queue is
+    ``rate``. A request that comes while steps run waits for the end of one, and isn't running yet;
+    what is in the queue is
     scaled from exponential services to the spread of these by (1 + c²)/2, exact at one place.
     """
     most, why = held(asked, bounds)
@@ -52,7 +55,7 @@ def open_loop(asked: Asked, bounds: Bounds, times: ArraySteps, rate: Array) -> S
     decodes = 1 - ttft_s / service_s
     spread = (1 + (asked.uneven - 1) * decodes**2) / 2
     wait = np.where(saturated, np.inf, waiting / sent * spread)
-    running = np.where(saturated, most, inside)
+    running = np.where(saturated, most, np.maximum(inside - sent * queue_s, 0.0))
     nothing = np.full_like(rate, np.nan)
     return State(
         ttft_s=ttft_s + wait,
@@ -65,7 +68,7 @@ def open_loop(asked: Asked, bounds: Bounds, times: ArraySteps, rate: Array) -> S
         kv_utilisation=kv_share(asked, bounds, running),
         limited_by=np.where(saturated, why, "rate"),
         saturated=saturated,
-        near_limit=rate >= BUSY * capacity,
+        near_limit=rate >= BUSY * capacity * np.maximum(decodes, PROMPTS),
         ttft_burst_s=nothing,
         bench_ttft_s=nothing,
         bench_tpot_s=nothing,
@@ -80,14 +83,22 @@ def _at_level(
     most: Array,
     cache: NDArray[np.bool_],
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Of ``users`` inside: their number, TTFT, wait, TPOT and time in the engine."""
+    """Of ``users`` whom the engine serves: their number, TTFT, wait, TPOT and time in the engine.
+
+    Those who wait for the end of a step are inside too, beside the users that a closed loop has in
+    its steps: they take nothing of its throughput. Of time spent decoding the wait is counted
+    among the steps instead, which makes up for prompts that come burstier than a closed loop's.
+    """
     field = MeanField(asked, bounds, times, users, np.where(cache & (users >= most), 1.0, 0.0))
     seen = field.seen(1 / field.period)
     # Into a full engine requests come when others end, into an idle one at once.
     comes = (users > 1) & (users < most)
     left = np.where(comes, field.residual(), 0.0)
     ttft, queue = seen.ttft_s + left, seen.queue_s + left
-    return users, ttft, queue, seen.tpot_s, seen.service_s(asked.output) + left
+    service = seen.service_s(asked.output)
+    more = (1 + left / service) ** (seen.ttft_s / service)
+    inside = np.minimum(users * more, (users + most) / 2)
+    return inside, ttft, queue, seen.tpot_s, service + left
 
 
 def _occupancy(users: Array, through: Array, rate: Array) -> tuple[Array, Array, Array, Array]:

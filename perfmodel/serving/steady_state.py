@@ -61,8 +61,8 @@ class SteadyState:
     near_limit: Any
     """TTFT and waits are rough here: users within 30 % (or three standard deviations) of what the
     cache holds, outputs longer than prompts in a cache that evicts, prompts that wait until a batch
-    has shrunk, a rate above 75 % of what is served. Simulate there; docs/mean-field.md has the
-    errors."""
+    has shrunk, a rate above 75 % of what is served (30 % where outputs have a few tokens). Simulate
+    there; docs/mean-field.md has the errors."""
     ttft_burst_s: Numbers
     """Mean TTFT of first requests where all users send at once; NaN for a rate."""
     bench_ttft_s: Numbers
@@ -158,16 +158,30 @@ def steady_state_of(
     case = engine.case
     if (concurrency is None) == (rate is None):
         raise InputError("steady state: one of concurrency and rate is needed")
-    if requests_per_user < 0:
-        raise InputError(f"requests_per_user: must not be negative (got {requests_per_user})")
+    if requests_per_user < 0 or requests_per_user != int(requests_per_user):
+        raise InputError(
+            f"requests_per_user: a whole number from 0 is needed (got {requests_per_user})"
+        )
     prompts, prompt_shape = _tokens("prompt", prompt)
     outputs, output_shape = _tokens("output", output)
     flag = "concurrency" if rate is None else "rate"
-    level = np.asarray(concurrency if rate is None else rate, dtype=np.float64)
-    if not np.all((level > 0) & np.isfinite(level)) or (rate is None and np.any(level < 1)):
-        raise InputError(f"{flag}: must be {'at least 1' if rate is None else 'above 0'}")
-    level, prompts, outputs = np.broadcast_arrays(level / case.replicas, prompts, outputs)
+    level = _numbers(flag, concurrency if rate is None else rate)
+    wrong = ~((level > 0 if rate is not None else level >= 1) & np.isfinite(level))
+    if np.any(wrong):
+        least = "at least 1" if rate is None else "above 0"
+        raise InputError(f"{flag}: must be {least}, and finite (got {level[wrong].flat[0]:g})")
+    try:
+        level, prompts, outputs = np.broadcast_arrays(level / case.replicas, prompts, outputs)
+    except ValueError:
+        raise InputError(
+            f"{flag}, prompt, output: arrays of shapes {level.shape}, {prompts.shape} and "
+            f"{outputs.shape} don't broadcast: give them the same, or single numbers"
+        ) from None
     shape = level.shape
+    if not level.size:
+        raise InputError(f"{flag}, prompt, output: an array without settings; give at least one")
+    # Fewer users than replicas: some replicas have one, the others none.
+    used = np.ones(level.size) if rate is not None else np.minimum(level, 1.0).ravel()
     level = np.maximum(level, 1.0) if rate is None else level
     asked = Asked(prompts.ravel(), outputs.ravel(), prompt_shape, output_shape)
     bounds = Bounds(
@@ -182,7 +196,7 @@ def steady_state_of(
         _state(part, bounds, engine.times, here, rate is None, requests_per_user)
         for part, here in _parts(asked, level.ravel())
     ]
-    return _result(_joined(states), asked, case, shape)
+    return _result(_joined(states), asked, case, shape, used)
 
 
 def _parts(asked: Asked, level: Array) -> Iterator[tuple[Asked, Array]]:
@@ -214,14 +228,26 @@ def _state(
     return open_loop(asked, bounds, times, level)
 
 
+def _numbers(name: str, value: Any) -> Array:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{name}: a number or an array of numbers is needed (got {str(value)[:60]!r})"
+        ) from None
+
+
 def _tokens(name: str, value: Tokens) -> tuple[Array, Array]:
     """Mean lengths, and what quantiles are of the mean."""
     if isinstance(value, int | str | Lengths):
         mean, quantiles = relative(Lengths.parse(value, name))
         return np.asarray(mean), quantiles
-    means = np.asarray(value, dtype=np.float64)
-    if not np.all((means >= 1) & (means <= LARGEST)):
-        raise InputError(f"{name}: a length must lie in 1 … {LARGEST:,}")
+    means = _numbers(name, value)
+    wrong = ~((means >= 1) & (means <= LARGEST))
+    if np.any(wrong):
+        raise InputError(
+            f"{name}: a length must lie in 1 … {LARGEST:,} (got {means[wrong].flat[0]:g})"
+        )
     return means, np.ones(1)
 
 
@@ -235,12 +261,16 @@ def _check_room(asked: Asked, bounds: Bounds) -> None:
         )
 
 
-def _result(state: State, asked: Asked, case: Served, shape: tuple[int, ...]) -> SteadyState:
+def _result(
+    state: State, asked: Asked, case: Served, shape: tuple[int, ...], used: Array
+) -> SteadyState:
+    """What all replicas do, of which a share ``used`` has users."""
+
     def made(values: NDArray[Any]) -> Any:
         shaped = np.broadcast_to(values, asked.prompt.shape).reshape(shape)
         return shaped.item() if shape == () else shaped
 
-    replicas = case.replicas
+    replicas = case.replicas * used
     return SteadyState(
         ttft_s=made(state.ttft_s),
         tpot_s=made(state.tpot_s),
@@ -249,13 +279,13 @@ def _result(state: State, asked: Asked, case: Served, shape: tuple[int, ...]) ->
         requests_per_s=made(replicas * state.requests_per_s),
         output_tokens_per_s=made(replicas * state.requests_per_s * asked.output),
         running=made(replicas * state.running),
-        utilisation=made(state.utilisation),
-        kv_utilisation=made(state.kv_utilisation),
+        utilisation=made(used * state.utilisation),
+        kv_utilisation=made(used * state.kv_utilisation),
         limited_by=made(state.limited_by),
         saturated=made(state.saturated),
         near_limit=made(state.near_limit),
         ttft_burst_s=made(state.ttft_burst_s),
         bench_ttft_s=made(state.bench_ttft_s),
         bench_tpot_s=made(state.bench_tpot_s),
-        gpus=case.plan.parallel.gpus * replicas,
+        gpus=case.plan.parallel.gpus * case.replicas,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.serving.arrivals import ClosedLoop, Demand
+from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop
 from perfmodel.serving.asked import Asked, Bounds
 from perfmodel.serving.eviction import recomputed
 from perfmodel.serving.head_of_line import falls, highest, waiting
@@ -198,6 +198,24 @@ def test_where_it_is_rough_is_said():
     most = fast(made, what, 200).requests_per_s[0]
     rates = [bool(fast(made, what, rate=share * most).near_limit[0]) for share in (0.5, 0.9)]
     assert rates == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("policy", "output"), [("chunked_mixed", 1), ("chunked_mixed", 4), ("prefill_first", 1)]
+)
+def test_rates_of_prompts_that_hardly_decode(policy, output):
+    # What is left of a step delays a prompt, and slows nobody: the queue is that of a server of
+    # prompts, far below 1/(1 - 3/2·use).
+    made, what = engine(REAL, policy), (even(1000), even(output, 0))
+    most = fast(made, asked(*what), 2000).requests_per_s[0]
+    for share in (0.2, 0.4, 0.6):
+        demand = Demand(OpenLoop(share * most), *what, requests=8000)
+        simulated = simulate_engines(demand, made, warmup=2000)
+        state = fast(made, asked(*what), rate=simulated.requests_per_s)
+        assert state.ttft_s[0] == pytest.approx(simulated.ttft_s.mean, rel=0.3)
+        # Who waits for the end of a step isn't running.
+        assert state.running[0] == pytest.approx(simulated.mean_running, rel=0.1)
+        assert state.near_limit[0] == (share > 0.3)
 
 
 def test_one_setting_of_lengths():

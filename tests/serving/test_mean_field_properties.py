@@ -134,11 +134,27 @@ def test_quantiles_are_the_lengths_drawn():
         ({"concurrency": 4, "prompt": np.array([0.0])}, "prompt: a length"),
         ({"concurrency": 4, "prompt": 10_000_000}, "one sequence has room for"),
         ({"concurrency": 4, "requests_per_user": -1}, "requests_per_user"),
+        ({"concurrency": 4, "requests_per_user": 2.5}, "requests_per_user"),
+        ({"concurrency": "many"}, r"concurrency: a number .*'many'"),
+        ({"concurrency": []}, "without settings"),
+        ({"concurrency": [1, -2]}, r"concurrency: .*got -2"),
+        ({"concurrency": [1, 2, 3], "prompt": np.array([1, 2])}, "don't broadcast"),
     ],
 )
 def test_what_is_wrong_is_said(given, match):
     with pytest.raises(InputError, match=match):
         perfmodel.steady_state("llama-3.1-8b", "h100-sxm", **given)
+
+
+def test_fewer_users_than_replicas():
+    case = ("llama-3.1-8b", "h100-sxm")
+    alone = perfmodel.steady_state(*case, concurrency=1)
+    few = perfmodel.steady_state(*case, concurrency=[4, 16], deployment=Deployment(dp=8))
+    assert few.requests_per_s[0] == pytest.approx(4 * alone.requests_per_s)
+    assert few.e2e_s[0] == pytest.approx(alone.e2e_s)
+    assert few.utilisation[0] == pytest.approx(0.5)
+    assert few.kv_utilisation[0] == pytest.approx(alone.kv_utilisation / 2)
+    assert few.running == pytest.approx([4, 16])
 
 
 def test_batches_know_no_rate():
