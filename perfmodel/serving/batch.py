@@ -127,35 +127,61 @@ class Batch:
         self.tokens += gained
         self.context += gained * self.slots
         running = len(self.running)
+        late = (gained - each) * running
         done: list[Sequence] = []
         if self.due and self.due[0] == self.steps:
             heappop(self.due)
             done = self._ending.pop(self.steps)
+            if self.per_step != 1:
+                late -= self._tell_ended(done, before, steps, (start, first, seconds))
             for sequence in done:
                 del self.running[sequence.number]
                 sequence.generated = sequence.output
                 sequence.finish_s = start + seconds
-        beyond = 0 if self.per_step == 1 else self._beyond(done)
-        self._tell_first(start + first, each, beyond if steps == 1 else 0)
+        self._tell_first(start + first, each)
         if steps > 1:
-            late = (gained - each) * running - beyond
             self._tell_stretch(steps - 1, first, seconds - first, late)
         self._last = [(running - len(done), start + seconds)] if running > len(done) else []
         return done
 
-    def _beyond(self, done: list[Sequence]) -> int:
-        """Tokens of the last step that are more than the sequences asked for."""
-        return sum(s.born + self.tokens - (s.prompt + s.output - 1) for s in done)
+    def _tell_ended(
+        self, done: list[Sequence], before: int, steps: int, times: tuple[float, float, float]
+    ) -> int:
+        """The last gaps of sequences that end: the tokens that they keep share the step's time.
 
-    def _tell_first(self, end: float, each: int, beyond: int) -> None:
+        Args:
+            done: those sequences, still with what they had when they began to decode.
+            before: `tokens` before the stretch.
+            steps: of the stretch.
+            times: its start, and the seconds of its first step and of all.
+
+        Returns the tokens of its later steps that are told so.
+        """
+        start, first, seconds = times
+        end = start + seconds
+        each = self.tokens - (before if steps == 1 else self.tokens_after(-1))
+        since = end - (2 * seconds / steps - first)  # the steps' times lie on a line
+        for sequence in done:
+            kept = each - (sequence.born + self.tokens - sequence.prompt - sequence.output + 1)
+            if steps == 1:
+                fresh = sequence.born + before < sequence.prompt + sequence.generated
+                since = self._taken(newest=fresh)
+            self._gap((end - since) / kept, kept)
+        return 0 if steps == 1 else each * len(done)
+
+    def _taken(self, *, newest: bool) -> float:
+        """When one of those that began last, or first, had its last token; it is counted out."""
+        places = range(len(self._last))
+        place = next(i for i in (reversed(places) if newest else places) if self._last[i][0])
+        count, last = self._last[place]
+        self._last[place] = (count - 1, last)
+        return last
+
+    def _tell_first(self, end: float, each: int) -> None:
         """The gaps that a step closes; the tokens of one sequence share its gap evenly."""
         for count, last in self._last:
-            tokens = count * each
-            if beyond:
-                tokens = max(0, tokens - beyond)
-                beyond -= count * each - tokens
-            if tokens:
-                self._gap((end - last) / self.per_step, tokens)
+            if count:
+                self._gap((end - last) / self.per_step, count * each)
 
     def _tell_stretch(self, steps: int, first: float, seconds: float, tokens: int) -> None:
         """``tokens`` that came in ``steps`` steps after the first, each longer than the last."""

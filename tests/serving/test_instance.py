@@ -228,8 +228,17 @@ def test_speculation_gives_more_tokens_a_step():
     (one,) = drive(instance, requests((0.0, 4, 8)))
     assert one.finish_s == 2 + 3
     assert told.tokens == 7
-    # Each step's tokens share it: 3, 2 and, of the last 3, the 2 that were asked for.
-    assert told.seconds == pytest.approx(7 / 2.5)
+    # A step's tokens share it, 2.5 on average; of the last 3 those 2 that were asked for.
+    assert told.seconds == pytest.approx(3 / 2.5 + 2 / 2.5 + 1)
+
+
+@pytest.mark.parametrize("outputs", [(2, 2, 2), (2, 3, 9), (4, 2, 30)])
+def test_gaps_under_speculation_last_as_long_as_the_tokens_took(outputs: tuple[int, ...]):
+    # At 2 tokens a step no step gives more or less than the mean, but for the last ones.
+    instance, told = engine(times=Times(per_step=2, width=2))
+    done = drive(instance, requests(*((0.75 * n, 8, o) for n, o in enumerate(outputs))))
+    assert told.tokens == sum(output - 1 for output in outputs)
+    assert told.seconds == pytest.approx(sum(s.finish_s - s.first_s for s in done))
 
 
 def test_drafts_take_their_part_of_the_budget():
