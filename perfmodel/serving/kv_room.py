@@ -40,15 +40,16 @@ class KvRoom:
     max_model_len: float
     """Prompt and output of the longest sequence, by memory or as stated."""
 
-    def blocks(self) -> Blocks:
-        """An empty cache of this size."""
+    def blocks(self, ranks: int = 1) -> Blocks:
+        """An empty cache of this size, or of ``ranks`` of them."""
         return Blocks(
-            self.capacity,
+            self.capacity * ranks,
             self.block,
             self.fixed,
             grows=self.grows,
             block_bytes=self.block_bytes,
             max_model_len=self.max_model_len,
+            ranks=ranks,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from perfmodel.errors import InputError
 from perfmodel.inference.estimate import running
@@ -126,9 +127,7 @@ def scheduling(serving: Serving, preset: Scheduler | None) -> Policy:
 
 
 def _blocks(plan: Plan, hardware: Hardware) -> Callable[[], Blocks]:
-    room = kv_room(plan.model, hardware, plan)
-    room = replace(room, capacity=room.capacity * plan.parallel.dp)
-    return room.blocks
+    return partial(kv_room(plan.model, hardware, plan).blocks, plan.parallel.dp)
 
 
 def contexts(plan: Plan, blocks: Blocks) -> tuple[int, int]:

@@ -8,13 +8,17 @@ from functools import cache
 import numpy as np
 import pytest
 
+from perfmodel.errors import InputError
 from perfmodel.serving.arrivals import ClosedLoop, Demand
+from perfmodel.serving.kv_room import kv_room
 from perfmodel.serving.lockstep import LockstepSteps, dealt
+from perfmodel.serving.occupancy import Occupancy
 from perfmodel.serving.policy import POLICIES
+from perfmodel.serving.recorder import Recorder, Watch
 from perfmodel.serving.sequence import Sequence
 from perfmodel.serving.serve import Served, served
 from perfmodel.serving.simulate import simulate_engines
-from perfmodel.serving.steady_state import FastEngine
+from perfmodel.serving.steady_state import FastEngine, steady_state_of
 from perfmodel.serving.step_arrays import LockstepArrays, PricedArrays
 from perfmodel.serving.tables import TabulatedSteps
 from perfmodel.specs.deployment import Deployment
@@ -242,3 +246,19 @@ def test_long_prompts_of_a_deployment_keep_to_their_ranks():
     step = made.engine.times.mixed(0, 0.0, [(own, 0)], 0)
     assert alone > 1.9 * step
     assert alone < full < 3 * alone  # 8 prompts at once, with eightfold work of the experts
+
+
+def test_a_request_longer_than_one_ranks_cache_never_fits():
+    """DeepSeek-R1 leaves each of eight H200 25,247 whole blocks of 16 tokens: 403,952 tokens."""
+    made, memory = case(), case().plan
+    alone = kv_room(memory.model, made.hardware, memory)
+    assert made.engine.blocks().capacity == RANKS * alone.capacity
+    room = alone.blocks().longest()
+    assert room == 16 * int(alone.capacity) == 403_952
+    assert made.engine.misfit()(room - 1, 1) is None
+    assert f"has room for {room:,}" in str(made.engine.misfit()(room, 1))
+    instance = made.engine.instance(Watch(Recorder(), Occupancy(1.0, 1)))
+    with pytest.raises(InputError, match=f"the cache holds {room} of one sequence"):
+        instance.submit(Sequence(0, 0.0, room, 1), 0.0)
+    with pytest.raises(InputError, match=f"room for {room:,}"):
+        steady_state_of(FastEngine.of(made), concurrency=1, prompt=np.array(room), output=1)
