@@ -25,7 +25,6 @@ class Blocks:
         grows: whether tokens take blocks at all.
         block_bytes: bytes of one block, for the time that moving it takes.
         max_model_len: the longest sequence that the engine takes.
-        ranks: caches of equal size that it is made of: a sequence lies in one of them.
     """
 
     def __init__(
@@ -37,10 +36,8 @@ class Blocks:
         grows: bool = True,
         block_bytes: float = 0.0,
         max_model_len: float = inf,
-        ranks: int = 1,
     ) -> None:
         self.capacity = capacity
-        self.ranks = ranks
         self.block = block
         self.fixed = fixed
         self.grows = grows
@@ -66,10 +63,9 @@ class Blocks:
     def longest(self) -> int:
         """Tokens, prompt and output, of the longest sequence that fits alone; 0 where none does."""
         low, high = 0, 2**31
-        capacity = self.capacity / self.ranks
         while low < high:
             middle = (low + high + 1) // 2
-            fits = self.of(middle) + self.fixed_of(middle) <= capacity
+            fits = self.of(middle) + self.fixed_of(middle) <= self.capacity
             if fits and middle <= self.max_model_len:
                 low = middle
             else:

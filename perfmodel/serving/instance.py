@@ -29,14 +29,13 @@ class Instance:
         blocks: its cache.
         policy: how it fills a step.
         max_num_seqs: sequences that it holds at most, decoding or being prefilled.
-        max_num_batched_tokens: tokens of a step at most, of all ranks.
+        max_num_batched_tokens: tokens of a step at most.
         observer: what is told of tokens, gaps and steps.
         prefixes: prompts that stay cached in ``blocks``; None: each is computed.
         swap: host memory for sequences that are preempted; None: they are computed again.
-        ranks: attention replicas that step together, with a share of the tokens each.
     """
 
-    def __init__(  # noqa: PLR0913  (what an engine has, one by one)
+    def __init__(
         self,
         times: StepTimes,
         blocks: Blocks,
@@ -47,15 +46,12 @@ class Instance:
         *,
         prefixes: PrefixCache | None = None,
         swap: Tier | None = None,
-        ranks: int = 1,
     ) -> None:
         self.times = times
         self.blocks = blocks
         self.policy = policy
         self.max_num_seqs = max_num_seqs
-        self.ranks = ranks
-        self.budget = max_num_batched_tokens // ranks
-        """Tokens of a rank's step at most."""
+        self.budget = max_num_batched_tokens
         self.observer = observer
         self.prefixes = prefixes
         self.cache = KvCache(blocks, policy, ceil(times.tokens_per_step), prefixes, swap)
@@ -88,6 +84,12 @@ class Instance:
         """Tokens, prompt and output, of the longest request that it can serve."""
         return self.cache.longest - self._spare
 
+    @property
+    def overflows(self) -> bool:
+        """The next decode step doesn't fit into the cache."""
+        blocks = self.blocks
+        return bool(blocks.growing) and not blocks.fits_after(self.batch.tokens_after(1))
+
     def cache_used(self, steps: int = 0) -> float:
         """Blocks in use ``steps`` decode steps on."""
         return self.blocks.used(self.batch.tokens_after(steps))
@@ -97,8 +99,7 @@ class Instance:
 
         Needs a decoding sequence.
         """
-        batch = self.batch
-        if self.blocks.growing and not self.blocks.fits_after(batch.tokens_after(1)):
+        if self.overflows:
             return self.clock
         steps, first, last = self._stretch()
         return self.clock + steps * (first + last) / 2
@@ -126,39 +127,56 @@ class Instance:
 
         Returns the sequences that ended, at `clock`.
         """
+        work = self.plan()
+        if work:
+            return self._prefill_step(work)
+        return self._decode(limit) if self.running else []
+
+    def plan(self) -> Work:
+        """Make room for the next step, and choose its prompts."""
         blocks = self.blocks
         if blocks.growing and not blocks.fits_after(self.batch.tokens_after(1)):
             self._preempt()
         if self.prefixes is not None:
             self.prefixes.make_room(self.batch.tokens_after(1))
-        if self.waiting or self.prefilling:
-            work = fill_step(self)
-            if work:
-                return self._prefill_step(work)
-        return self._decode(limit) if self.running else []
+        return fill_step(self) if self.waiting or self.prefilling else []
 
     def _prefill_step(self, work: Work) -> list[Sequence]:
         batch = self.batch
-        start = self.clock + self._moved()
-        chunks: list[Chunk] = []
-        ended: list[Sequence] = []
-        tokens = 0
-        for sequence, size in work:
-            left = sequence.to_prefill
-            chunks.append((size, sequence.prompt + sequence.generated - left))
-            tokens += size
-            sequence.to_prefill = left - size
-            if size == left:
-                ended.append(sequence)
         begun = self.clock
+        start = begun + self.moved()
+        chunks, ended = self.compute(work)
         mixed = self.mixes and bool(self.running)
         slots, context = (batch.slots, batch.context) if mixed else (0, 0.0)
         seconds = self.times.mixed(slots, context, chunks, len(ended))
         self.clock = start + seconds
         self.observer.runs(self, begun, len(ended), int(mixed))
-        done = self._leave(batch.advance(1, start, seconds, seconds)) if mixed else []
+        done = self.stepped(start, seconds, ended, decodes=mixed)
+        self.observer.step(self, begun, sum([size for size, _ in chunks]))
+        return done
+
+    def compute(self, work: Work) -> tuple[list[Chunk], list[Sequence]]:
+        """Count a step's chunks as computed: what they are, and the prompts that end with them."""
+        chunks: list[Chunk] = []
+        ended: list[Sequence] = []
+        for sequence, size in work:
+            left = sequence.to_prefill
+            chunks.append((size, sequence.prompt + sequence.generated - left))
+            sequence.to_prefill = left - size
+            if size == left:
+                ended.append(sequence)
+        return chunks, ended
+
+    def decodes_beside(self, work: Work) -> bool:
+        """Whether its sequences decode in a step with these chunks."""
+        return bool(self.running) and (self.mixes or not work)
+
+    def stepped(
+        self, start: float, seconds: float, ended: list[Sequence], *, decodes: bool
+    ) -> list[Sequence]:
+        """Give out the tokens of a step with prompts; those that ended."""
+        done = self._leave(self.batch.advance(1, start, seconds, seconds)) if decodes else []
         self._first_tokens(ended, done)
-        self.observer.step(self, begun, tokens)
         return done
 
     def _first_tokens(self, sequences: list[Sequence], done: list[Sequence]) -> None:
@@ -185,22 +203,32 @@ class Instance:
 
         (Where a share of outputs must be free, rounding to blocks may let it in steps earlier.)
         """
-        batch = self.batch
-        self.filling = False
         steps, first, last = self._stretch()
         begun = self.clock
-        start = begun + self._moved()
+        start = begun + self.moved()
         seconds = steps * (first + last) / 2
         if steps > 1 and start + seconds > limit:
             slope = (last - first) / (steps - 1)
             steps, seconds = steps_until(limit - start, first, slope, steps)
         self.clock = start + seconds
         self.observer.runs(self, begun, 0, steps)
-        if self.prefixes is not None:
-            self.prefixes.make_room(batch.tokens_after(steps))
-        done = self._leave(batch.advance(steps, start, first, seconds))
+        done = self.decoded(steps, start, first, seconds)
         self.observer.step(self, begun, 0)
         return done
+
+    def decoded(self, steps: int, start: float, first: float, seconds: float) -> list[Sequence]:
+        """Give out the tokens of ``steps`` without prompts, as of `Batch.advance`; what ended."""
+        self.filling = False
+        if self.prefixes is not None:
+            self.prefixes.make_room(self.batch.tokens_after(steps))
+        return self._leave(self.batch.advance(steps, start, first, seconds))
+
+    def steps_to_event(self) -> int:
+        """Decode steps up to the next end or full cache."""
+        steps = self.batch.due[0] - self.batch.steps
+        if self.blocks.growing and steps > 1:
+            return self._steps_that_fit(steps)
+        return steps
 
     def _stretch(self) -> tuple[int, float, float]:
         """Steps up to the next end, full cache or bend of the step time; those of first and last.
@@ -209,9 +237,7 @@ class Instance:
         """
         times, batch = self.times, self.batch
         slots, context = batch.slots, batch.context
-        steps = batch.due[0] - batch.steps
-        if self.blocks.growing and steps > 1:
-            steps = self._steps_that_fit(steps)
+        steps = self.steps_to_event()
         first = times.decode(slots, context)
         if steps == 1:
             return 1, first, first
@@ -221,7 +247,7 @@ class Instance:
             steps = max(1, int((reach - context) / growth) + 1)
         return steps, first, times.decode(slots, context + (steps - 1) * growth)
 
-    def _moved(self) -> float:
+    def moved(self) -> float:
         """The transfers that a step waits for."""
         seconds, self.cache.moving_s = self.cache.moving_s, 0.0
         return seconds
@@ -262,3 +288,21 @@ class Instance:
             sequence.preemptions += 1
             self.waiting.appendleft(sequence)
             self.observer.preempted(sequence, self.clock)
+
+    def keep(self, sequence: Sequence) -> float:
+        """Keep the cache of a prompt that has just ended; the blocks to give to `drop`."""
+        blocks, prefixes = self.blocks, self.prefixes
+        held = blocks.of(sequence.prompt) + blocks.fixed_of(sequence.prompt + 1)
+        if prefixes is not None:
+            match = prefixes.match(sequence)
+            prefixes.take(sequence, match)
+            held -= match.blocks
+            sequence.to_prefill = 0
+        blocks.held += held
+        return held
+
+    def drop(self, sequence: Sequence, held: float) -> None:
+        """Free what `keep` held."""
+        self.blocks.held -= held
+        if self.prefixes is not None:
+            self.prefixes.release([sequence])

@@ -40,16 +40,15 @@ class KvRoom:
     max_model_len: float
     """Prompt and output of the longest sequence, by memory or as stated."""
 
-    def blocks(self, ranks: int = 1) -> Blocks:
-        """An empty cache of this size, or of ``ranks`` of them."""
+    def blocks(self) -> Blocks:
+        """An empty cache of this size."""
         return Blocks(
-            self.capacity * ranks,
+            self.capacity,
             self.block,
             self.fixed,
             grows=self.grows,
             block_bytes=self.block_bytes,
             max_model_len=self.max_model_len,
-            ranks=ranks,
         )
 
 
