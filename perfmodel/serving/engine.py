@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
+from typing import TypeVar
 
 from perfmodel.errors import InputError
 from perfmodel.serving.blocks import Blocks
@@ -13,11 +14,13 @@ from perfmodel.serving.lockstep import LockstepSteps
 from perfmodel.serving.occupancy import Occupancy
 from perfmodel.serving.policy import Policy
 from perfmodel.serving.prefix_cache import PrefixCache
-from perfmodel.serving.ranks import Ranks
+from perfmodel.serving.ranks import Rank, Ranks
 from perfmodel.serving.recorder import Recorder, Watch
 from perfmodel.serving.step_times import Observer, StepTimes
 from perfmodel.serving.tier import Tier
 from perfmodel.serving.trace import Misfit
+
+Kind = TypeVar("Kind", bound=Instance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,13 @@ class Engine:
         """A new one, with nothing to do."""
         times = self.times
         if not isinstance(times, LockstepSteps):
-            return self._one(times, observer)
-        return Ranks(times, [self._one(times.one, observer) for _ in range(times.ranks)], observer)
+            return self._made(Instance, times, observer)
+        ranks = [self._made(Rank, times.one, observer) for _ in range(times.ranks)]
+        return Ranks(times, ranks, observer)
 
-    def _one(self, times: StepTimes, observer: Observer) -> Instance:
+    def _made(self, kind: type[Kind], times: StepTimes, observer: Observer) -> Kind:
         blocks = self.blocks()
-        return Instance(
+        return kind(
             times, blocks, self.policy, self.max_num_seqs, self.max_num_batched_tokens,
             observer, swap=self.swap,
             prefixes=None if self.prefixes is None else PrefixCache(blocks, self.prefixes),

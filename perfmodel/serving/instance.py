@@ -127,56 +127,39 @@ class Instance:
 
         Returns the sequences that ended, at `clock`.
         """
-        work = self.plan()
-        if work:
-            return self._prefill_step(work)
-        return self._decode(limit) if self.running else []
-
-    def plan(self) -> Work:
-        """Make room for the next step, and choose its prompts."""
         blocks = self.blocks
         if blocks.growing and not blocks.fits_after(self.batch.tokens_after(1)):
             self._preempt()
         if self.prefixes is not None:
             self.prefixes.make_room(self.batch.tokens_after(1))
-        return fill_step(self) if self.waiting or self.prefilling else []
+        if self.waiting or self.prefilling:
+            work = fill_step(self)
+            if work:
+                return self._prefill_step(work)
+        return self._decode(limit) if self.running else []
 
     def _prefill_step(self, work: Work) -> list[Sequence]:
         batch = self.batch
+        start = self.clock + self.moved()
+        chunks: list[Chunk] = []
+        ended: list[Sequence] = []
+        tokens = 0
+        for sequence, size in work:
+            left = sequence.to_prefill
+            chunks.append((size, sequence.prompt + sequence.generated - left))
+            tokens += size
+            sequence.to_prefill = left - size
+            if size == left:
+                ended.append(sequence)
         begun = self.clock
-        start = begun + self.moved()
-        chunks, ended = self.compute(work)
         mixed = self.mixes and bool(self.running)
         slots, context = (batch.slots, batch.context) if mixed else (0, 0.0)
         seconds = self.times.mixed(slots, context, chunks, len(ended))
         self.clock = start + seconds
         self.observer.runs(self, begun, len(ended), int(mixed))
-        done = self.stepped(start, seconds, ended, decodes=mixed)
-        self.observer.step(self, begun, sum([size for size, _ in chunks]))
-        return done
-
-    def compute(self, work: Work) -> tuple[list[Chunk], list[Sequence]]:
-        """Count a step's chunks as computed: what they are, and the prompts that end with them."""
-        chunks: list[Chunk] = []
-        ended: list[Sequence] = []
-        for sequence, size in work:
-            left = sequence.to_prefill
-            chunks.append((size, sequence.prompt + sequence.generated - left))
-            sequence.to_prefill = left - size
-            if size == left:
-                ended.append(sequence)
-        return chunks, ended
-
-    def decodes_beside(self, work: Work) -> bool:
-        """Whether its sequences decode in a step with these chunks."""
-        return bool(self.running) and (self.mixes or not work)
-
-    def stepped(
-        self, start: float, seconds: float, ended: list[Sequence], *, decodes: bool
-    ) -> list[Sequence]:
-        """Give out the tokens of a step with prompts; those that ended."""
-        done = self._leave(self.batch.advance(1, start, seconds, seconds)) if decodes else []
+        done = self._leave(batch.advance(1, start, seconds, seconds)) if mixed else []
         self._first_tokens(ended, done)
+        self.observer.step(self, begun, tokens)
         return done
 
     def _first_tokens(self, sequences: list[Sequence], done: list[Sequence]) -> None:
@@ -203,6 +186,8 @@ class Instance:
 
         (Where a share of outputs must be free, rounding to blocks may let it in steps earlier.)
         """
+        batch = self.batch
+        self.filling = False
         steps, first, last = self._stretch()
         begun = self.clock
         start = begun + self.moved()
@@ -212,23 +197,11 @@ class Instance:
             steps, seconds = steps_until(limit - start, first, slope, steps)
         self.clock = start + seconds
         self.observer.runs(self, begun, 0, steps)
-        done = self.decoded(steps, start, first, seconds)
+        if self.prefixes is not None:
+            self.prefixes.make_room(batch.tokens_after(steps))
+        done = self._leave(batch.advance(steps, start, first, seconds))
         self.observer.step(self, begun, 0)
         return done
-
-    def decoded(self, steps: int, start: float, first: float, seconds: float) -> list[Sequence]:
-        """Give out the tokens of ``steps`` without prompts, as of `Batch.advance`; what ended."""
-        self.filling = False
-        if self.prefixes is not None:
-            self.prefixes.make_room(self.batch.tokens_after(steps))
-        return self._leave(self.batch.advance(steps, start, first, seconds))
-
-    def steps_to_event(self) -> int:
-        """Decode steps up to the next end or full cache."""
-        steps = self.batch.due[0] - self.batch.steps
-        if self.blocks.growing and steps > 1:
-            return self._steps_that_fit(steps)
-        return steps
 
     def _stretch(self) -> tuple[int, float, float]:
         """Steps up to the next end, full cache or bend of the step time; those of first and last.
@@ -237,7 +210,9 @@ class Instance:
         """
         times, batch = self.times, self.batch
         slots, context = batch.slots, batch.context
-        steps = self.steps_to_event()
+        steps = batch.due[0] - batch.steps
+        if self.blocks.growing and steps > 1:
+            steps = self._steps_that_fit(steps)
         first = times.decode(slots, context)
         if steps == 1:
             return 1, first, first

@@ -48,7 +48,7 @@ class Times:
 
 def ranks_of(instance: Instance | Ranks) -> list[Instance]:
     """The engine itself, or its ranks."""
-    return instance.ranks if isinstance(instance, Ranks) else [instance]
+    return list(instance.ranks) if isinstance(instance, Ranks) else [instance]
 
 
 class Recorder:

@@ -32,16 +32,16 @@ def steps_of(policy: str, ranks: int, budget: int, *prompts: int, seqs: int = 64
     """Chunks of each rank at each step with some."""
     instance, told = ranked(ranks, policy, Times(), seqs=seqs, budget=budget)
     steps: list[list[list[int]]] = []
-    plans = [rank.compute for rank in instance.ranks]
+    plans = [rank.share for rank in instance.ranks]
 
-    def compute(number, work):
+    def share(number, work):
         if number == 0:
             steps.append([])
         steps[-1].append([size for _, size in work])
         return plans[number](work)
 
     for number, rank in enumerate(instance.ranks):
-        rank.compute = partial(compute, number)  # type: ignore[method-assign]
+        rank.share = partial(share, number)  # type: ignore[method-assign]
     done = drive(instance, [Sequence(n, 0.0, tokens, output) for n, tokens in enumerate(prompts)])
     assert len(done) == len(prompts)
     assert sum(step[2] for step in told.steps) == sum(prompts)
