@@ -17,6 +17,7 @@ from perfmodel.errors import InputError, PerfmodelError
 from perfmodel.serving.arrivals import ClosedLoop, Demand
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.lengths import Lengths
+from perfmodel.serving.lockstep import LockstepSteps
 from perfmodel.serving.serve import Served, Serving, served
 from perfmodel.serving.simulate import simulate_engines
 from perfmodel.serving.step_times import StepTimes
@@ -82,7 +83,7 @@ class Predictor:
         self._engine = engine
         self._rounds = rounds
         self._cases: dict[tuple[object, ...], Served | str] = {}
-        self._times: dict[tuple[object, ...], StepTimes] = {}
+        self._times: dict[tuple[object, ...], StepTimes | LockstepSteps] = {}
 
     def with_engine(self, engine: str) -> Predictor:
         """The same loops on another preset or file."""
@@ -167,9 +168,9 @@ def _lengths(nominal: int, factor: float) -> Lengths:
 
 def _bound(row: Row, case: Served) -> bool:
     """Whether the users' sequences, half their outputs made, need most of the cache."""
-    blocks = case.engine.blocks()
+    engine = case.engine
     tokens = row.length_factor * (row.isl + row.osl / 2)
-    return bool(spread_of(row).users * tokens / blocks.block > BOUND * blocks.capacity)
+    return bool(spread_of(row).users * tokens / engine.blocks().block > BOUND * engine.capacity)
 
 
 def check_serving(

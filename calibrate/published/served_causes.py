@@ -33,15 +33,19 @@ CAUSES = {
         "GPUs are measured at 1.5 times one: the exchange of tokens and experts' results, which "
         "here has each card's rate whatever the others send.",
     "trtllm-maxload-v1.0, attention data parallelism with prompts of 20,000":
-        "too fast by 40 to 53 % on H200 and B200, where the same deployments' median is off by -3, "
-        "+4 and +39 %: seats and cache are those of all ranks here, so that the next prompt goes "
-        "to any rank that has none; a server's prompt waits for its own rank's cache, and is "
-        "computed there while the others only decode. (A prompt on all ranks' tokens at once, as "
-        "was simulated before, made the row of Qwen3-235B on H200 53 % too slow.)",
+        "too fast by 41 to 54 % on H200 and B200, where the same deployments' median is off by -3, "
+        "+4 and +39 %: equal requests that come at once keep the ranks in step here, so that all "
+        "compute prompts in the same tenth of the steps and only decode in the others. With "
+        "lengths spread by 10 % about the published ones, as if the ranks had come out of step, "
+        "the same rows are off by -1 (Qwen3-235B on H200), +19 (on B200) and +22 % (Scout on "
+        "H200). That each rank has seats and a cache of its own changes these rows by 1 %: 49 "
+        "whole sequences fit each H200, of 49.4.",
     "trtllm-maxload-v1.0, attention data parallelism on H100":
         "too fast by 20 to 50 % where the cache limits the batch (outputs of 2,048 and 4,096), "
         "while the same models are right or too slow on H200: less room for the cache on 80 GB "
-        "than is computed, and what each rank holds alone isn't followed.",
+        "than is computed, or ranks out of step (with lengths spread by 10 %, Scout's rows of "
+        "1,000 tokens are 23 to 33 % too fast and not 36 to 43). What each rank holds alone is "
+        "followed, and changes these rows by less than 1 %.",
     "gpustack-lab, prompts of 128 and outputs of 4 tokens":
         "too fast on vLLM, much nearer on SGLang and TensorRT-LLM: a thousand requests at once "
         "that hold little work. vLLM's rows end 30 to 210 of them a second; gpt-oss-20b as many on "

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from calibrate.published.served_cases import Load
 from calibrate.published.served_settings import tuned_limits
 from perfmodel.errors import PerfmodelError
+from perfmodel.serving.lockstep import LockstepSteps
 from perfmodel.serving.results import Simulation
 from perfmodel.serving.serve import Served, run, served
 from perfmodel.serving.step_times import StepTimes
@@ -35,7 +36,7 @@ class Runner:
     """Simulates loads; rows of one run share its simulation, those of one deployment its steps."""
 
     def __init__(self) -> None:
-        self._times: dict[tuple[object, ...], StepTimes] = {}
+        self._times: dict[tuple[object, ...], StepTimes | LockstepSteps] = {}
         self._done: dict[tuple[object, ...], Simulation | str] = {}
 
     def find(self, load: Load) -> Found:
@@ -66,9 +67,8 @@ class Runner:
 
 def _tuned(load: Load, case: Served) -> Deployment:
     """The deployment with the limits of a step that its benchmark chooses."""
-    blocks = case.engine.blocks()
     prompt, output = load.demand.prompt.mean, load.demand.output.mean
-    held = blocks.capacity * blocks.block / (prompt + output)
+    held = case.engine.capacity * case.engine.blocks().block / (prompt + output)
     sequences, tokens = tuned_limits(held, prompt, output)
     return load.deployment.model_copy(
         update={"max_num_seqs": sequences, "max_num_batched_tokens": tokens}

@@ -59,7 +59,7 @@ def kv_spread(asked: Asked, bounds: Bounds) -> Array:
 
 
 def kv_users(asked: Asked, bounds: Bounds) -> Array:
-    """Sequences that the cache holds, but for the room that the next one waits for.
+    """Sequences that a rank's cache holds, but for the room that the next one waits for.
 
     Where room is held from the start, as many whole ones as fit. Else what is left over is half of
     what the next one asks for, a long one more likely than a short one.
@@ -75,7 +75,10 @@ def kv_users(asked: Asked, bounds: Bounds) -> Array:
 
 
 def held(asked: Asked, bounds: Bounds) -> tuple[Array, NDArray[np.str_]]:
-    """Sequences that an engine holds at most, and whether slots, its cache or a step say so."""
+    """Sequences that an engine holds at most, and whether slots, its cache or a step say so.
+
+    Each rank holds whole ones.
+    """
     slots = np.full_like(asked.prompt, bounds.max_num_seqs)
     cache = kv_users(asked, bounds)
     most = np.minimum(slots, cache)
@@ -83,7 +86,7 @@ def held(asked: Asked, bounds: Bounds) -> tuple[Array, NDArray[np.str_]]:
     if _whole_beside(bounds):
         high = np.where(asked.output > 1, highest(asked, bounds, most), most)
         why, most = np.where(high < most, "budget", why), high
-    return most, why
+    return bounds.ranks * most, why
 
 
 def _whole_beside(bounds: Bounds) -> bool:
@@ -112,9 +115,11 @@ def admitted(asked: Asked, bounds: Bounds, concurrency: Array) -> Admitted:
     What n of them hold varies with a standard deviation of √n times that of one, so that near the
     limit some wait: E[min(C, M)] of a normal M, by softplus, which has the normal's mean excess
     0.399·σ at C = M; its slope is the chance of M < C. Behind a prompt that waits for its step some
-    wait as well.
+    wait as well. All that on each rank, which has its part of the users.
     """
+    ranks = bounds.ranks
     most, why = held(asked, bounds)
+    most, concurrency = most / ranks, concurrency / ranks
     sigma = np.sqrt(most) * kv_spread(asked, bounds)
     scale = np.maximum(0.399 / np.log(2) * sigma, 1e-9)
     beyond = np.clip((concurrency - most) / scale, -500.0, 500.0)
@@ -133,7 +138,7 @@ def admitted(asked: Asked, bounds: Bounds, concurrency: Array) -> Admitted:
     full = np.where(binds & evicts, 1 / (1 + np.exp(-beyond)), 0.0)
     near = near_limit(asked, bounds, concurrency / most, sigma / most, binds)
     near = near | (outside > WAIT * users)
-    return Admitted(users - outside, most, why, full, near)
+    return Admitted(ranks * (users - outside), ranks * most, why, full, near)
 
 
 def near_limit(
@@ -155,6 +160,6 @@ def near_limit(
 
 
 def kv_share(asked: Asked, bounds: Bounds, running: Array) -> Array:
-    """Share of the cache that ``running`` sequences take, with what is kept free for outputs."""
-    room = bounds.blocks.capacity * bounds.blocks.block
+    """Share of the caches that ``running`` sequences take, with what is kept free for outputs."""
+    room = bounds.ranks * bounds.blocks.capacity * bounds.blocks.block
     return np.minimum(running * kv_need(asked, bounds) / room, 1.0)

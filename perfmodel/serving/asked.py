@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.serving.blocks import Blocks
+from perfmodel.serving.engine import Engine
 from perfmodel.serving.lengths import Lengths
 from perfmodel.serving.policy import Policy
 from perfmodel.serving.pricing import Array
@@ -85,11 +86,22 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What an engine holds at most."""
+    """What an engine holds at most, or each of its ranks."""
 
     policy: Policy
     max_num_seqs: int
     budget: int
+    """Tokens of a step."""
     blocks: Blocks
     width: int = 1
     """Tokens that a decoding sequence puts into a step."""
+    ranks: int = 1
+    """Attention replicas that step together, each with bounds of its own."""
+
+    @classmethod
+    def of(cls, engine: Engine, width: int = 1) -> Bounds:
+        """Those of an engine whose decoding sequences put ``width`` tokens into a step."""
+        return cls(
+            engine.policy, engine.max_num_seqs, engine.max_num_batched_tokens, engine.blocks(),
+            width, engine.ranks,
+        )  # fmt: skip

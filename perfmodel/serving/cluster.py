@@ -80,24 +80,10 @@ class Replica:
         self.instance.submit(sequence, now)
         self.load += 1
 
-    def hold(self, sequence: Sequence) -> float:
-        """Keep the cache of a prompt that has just ended; the blocks to give to `release`."""
-        blocks, prefixes = self.instance.blocks, self.instance.prefixes
-        held = blocks.of(sequence.prompt) + blocks.fixed_of(sequence.prompt + 1)
-        if prefixes is not None:
-            match = prefixes.match(sequence)
-            prefixes.take(sequence, match)
-            held -= match.blocks
-            sequence.to_prefill = 0
-        blocks.held += held
-        return held
-
     def release(self, sequence: Sequence, held: float, now: float) -> None:
-        """Free what was held, in an engine that has run to ``now``."""
+        """Free what an engine kept of a prompt; it has run to ``now``."""
         self.rest_until(now)
-        self.instance.blocks.held -= held
-        if self.instance.prefixes is not None:
-            self.instance.prefixes.release([sequence])
+        self.instance.drop(sequence, held)
         self._stuck = self._blocked = False
 
 
@@ -134,7 +120,7 @@ class Cluster:
         self._bounds: list[tuple[float, int, Replica]] = []
 
     def _pool(self, engine: Engine, replicas: int, *, prefills_only: bool = False) -> list[Replica]:
-        watch = Watch(self._recorder, Occupancy(engine.blocks().capacity, replicas))
+        watch = Watch(self._recorder, Occupancy(engine.capacity, replicas))
         return [Replica(engine, watch, prefills_only=prefills_only) for _ in range(replicas)]
 
     def run(self, source: Source) -> None:
@@ -226,7 +212,7 @@ class Cluster:
         if sequence.output == 1 or self._transfer is None:
             return
         sequence.finish_s = -1.0
-        held = replica.hold(sequence)
+        held = replica.instance.keep(sequence)
         start = max(now, replica.link_free_s)
         replica.link_free_s = start + self._transfer.occupied_s(sequence.prompt)
         arrived = replica.link_free_s + self._transfer.latency_s
@@ -242,7 +228,7 @@ class Cluster:
 
 def serve_alone(engine: Engine, source: Source, recorder: Recorder) -> None:
     """Serve every request with one instance: what a cluster of one does, in less time."""
-    watch = Watch(recorder, Occupancy(engine.blocks().capacity, 1))
+    watch = Watch(recorder, Occupancy(engine.capacity, 1))
     replica = Replica(engine, watch)
     instance = replica.instance
     upcoming = next(source.arrivals, None)

@@ -5,38 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
+from typing import TypeVar
 
 from perfmodel.errors import InputError
 from perfmodel.serving.blocks import Blocks
 from perfmodel.serving.instance import Instance
+from perfmodel.serving.lockstep import LockstepSteps
 from perfmodel.serving.occupancy import Occupancy
 from perfmodel.serving.policy import Policy
 from perfmodel.serving.prefix_cache import PrefixCache
+from perfmodel.serving.ranks import Rank, Ranks
 from perfmodel.serving.recorder import Recorder, Watch
 from perfmodel.serving.step_times import Observer, StepTimes
 from perfmodel.serving.tier import Tier
 from perfmodel.serving.trace import Misfit
+
+Kind = TypeVar("Kind", bound=Instance)
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
     """What all instances of a pool are."""
 
-    times: StepTimes
+    times: StepTimes | LockstepSteps
+    """Of attention replicas that share experts, all of them together: its ranks."""
     blocks: Callable[[], Blocks]
-    """A new, empty cache."""
+    """A new, empty cache of one rank."""
     policy: Policy
     max_num_seqs: int
+    """On one rank."""
     max_num_batched_tokens: int
-    """In a step of all ranks."""
+    """In a step of one rank."""
     gpus: int = 1
     """GPUs of one instance."""
     prefixes: tuple[Tier, ...] | None = None
-    """Prompts stay cached, evicted ones in these tiers; None: each is computed."""
+    """Prompts stay cached, evicted ones in these tiers of a rank; None: each is computed."""
     swap: Tier | None = None
-    """Host memory for sequences that are preempted; None: they are computed again."""
-    ranks: int = 1
-    """Attention replicas that step together and share the tokens of a step evenly."""
+    """Host memory for sequences that are preempted, of a rank; None: they are computed again."""
 
     def __post_init__(self) -> None:
         for flag, value in (
@@ -46,12 +51,29 @@ class Engine:
             if value < 1:
                 raise InputError(f"{flag}: at least 1 is needed (got {value})")
 
-    def instance(self, observer: Observer) -> Instance:
+    @property
+    def ranks(self) -> int:
+        """Attention replicas that step together; 1 where there is one engine."""
+        return self.times.ranks if isinstance(self.times, LockstepSteps) else 1
+
+    @property
+    def capacity(self) -> float:
+        """Blocks of all ranks."""
+        return self.ranks * self.blocks().capacity
+
+    def instance(self, observer: Observer) -> Instance | Ranks:
         """A new one, with nothing to do."""
+        times = self.times
+        if not isinstance(times, LockstepSteps):
+            return self._made(Instance, times, observer)
+        ranks = [self._made(Rank, times.one, observer) for _ in range(times.ranks)]
+        return Ranks(times, ranks, observer)
+
+    def _made(self, kind: type[Kind], times: StepTimes, observer: Observer) -> Kind:
         blocks = self.blocks()
-        return Instance(
-            self.times, blocks, self.policy, self.max_num_seqs, self.max_num_batched_tokens,
-            observer, swap=self.swap, ranks=self.ranks,
+        return kind(
+            times, blocks, self.policy, self.max_num_seqs, self.max_num_batched_tokens,
+            observer, swap=self.swap,
             prefixes=None if self.prefixes is None else PrefixCache(blocks, self.prefixes),
         )  # fmt: skip
 

@@ -23,7 +23,7 @@ to 0.6 (docs/mean-field.md), least where outputs vary most."""
 def recomputed(asked: Asked, bounds: Bounds, ends: Array) -> Array:
     """Prompts that a request has computed again in a full cache: O·e^−λ tokens of its others.
 
-    ``ends``: λ, requests that end in a step.
+    ``ends``: λ, requests that end in a step, on its rank.
     """
     if bounds.policy.reserve > 0 or not bounds.blocks.grows:
         return 0 * ends

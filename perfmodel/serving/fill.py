@@ -1,15 +1,9 @@
-"""What an engine's next step computes: tokens of prompts, by its policy, and which it admits.
-
-Where ranks step together, each computes a chunk of a prompt alone, within its own share of the
-step's tokens: the next chunk goes to the rank that has fewest. (Which rank a sequence belongs to
-isn't kept: seats and cache are those of all.)
-"""
+"""What an engine's next step computes: tokens of prompts, by its policy, and which it admits."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfmodel.serving.lockstep import Rooms
 from perfmodel.serving.sequence import Sequence, Work
 
 if TYPE_CHECKING:
@@ -20,28 +14,26 @@ def fill_step(engine: Instance) -> Work:
     """The prompts' tokens of the next step; nothing where it only decodes."""
     if engine.drains and not engine.filling:
         return []
-    budget, batch, ranks = engine.budget, engine.batch, engine.ranks
+    budget, batch = engine.budget, engine.batch
     if engine.mixes:
-        slots = batch.slots if ranks == 1 else -(-batch.slots // ranks)
-        budget -= slots * engine.times.width
-    rooms = None if ranks == 1 else Rooms(ranks, budget)
+        budget -= batch.slots * engine.times.width
     places = engine.max_num_seqs - batch.slots - len(engine.prefilling)
     work: Work = []
     if engine.prefilling:
-        budget = _go_on(engine, work, budget, rooms)
+        budget = _go_on(engine, work, budget)
     if engine.waiting and budget > 0 and places > 0:
-        _admit(engine, work, budget, places, rooms)
+        _admit(engine, work, budget, places)
     return work
 
 
-def _go_on(engine: Instance, work: Work, budget: int, rooms: Rooms | None) -> int:
+def _go_on(engine: Instance, work: Work, budget: int) -> int:
     """Add further chunks of prompts that are computed in part; tokens that are left."""
     for sequence in tuple(engine.prefilling):
         if budget <= 0:
             break
         size = min(sequence.to_prefill, budget)
         work.append((sequence, size))
-        budget = budget - size if rooms is None else rooms.take(size)
+        budget -= size
         if size == sequence.to_prefill:
             engine.prefilling.remove(sequence)
             if engine.prefixes is not None:
@@ -49,7 +41,7 @@ def _go_on(engine: Instance, work: Work, budget: int, rooms: Rooms | None) -> in
     return budget
 
 
-def _admit(engine: Instance, work: Work, budget: int, places: int, rooms: Rooms | None) -> None:
+def _admit(engine: Instance, work: Work, budget: int, places: int) -> None:
     """Add waiting prompts to a step, in order, while tokens, places and blocks last."""
     cache, waiting = engine.cache, engine.waiting
     free = cache.free(engine.batch, work)
@@ -73,13 +65,9 @@ def _admit(engine: Instance, work: Work, budget: int, places: int, rooms: Rooms 
             sequence.hit_tokens = sequence.prompt - size if match is not None else 0
         if 0 < size <= budget and engine.prefixes is None:
             work.append((sequence, size))
-            if rooms is None:
-                budget -= size
-            else:
-                budget = rooms.take(size)
+            budget -= size
         elif size:
-            size = _start(engine, sequence, size, budget, work)
-            budget = budget - size if rooms is None else rooms.take(size)
+            budget -= _start(engine, sequence, size, budget, work)
         else:  # its cache was computed before, here or elsewhere
             last = sequence.last_s if sequence.last_s >= 0 else sequence.first_s
             engine.batch.begin([sequence], last)

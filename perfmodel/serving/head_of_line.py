@@ -3,7 +3,7 @@
 Where prompts aren't split but share steps with decoding sequences, one of P tokens enters beside at
 most B − P of them (B: tokens of a step). Until then none is admitted, so that of b sequences
 b − (B − P) must end first: the prompt's *fall*. Prompts longer than a whole step wait for nothing:
-they get one of their own size.
+they get one of their own size. Of several ranks all this is one's.
 """
 
 from __future__ import annotations

@@ -29,14 +29,13 @@ class Instance:
         blocks: its cache.
         policy: how it fills a step.
         max_num_seqs: sequences that it holds at most, decoding or being prefilled.
-        max_num_batched_tokens: tokens of a step at most, of all ranks.
+        max_num_batched_tokens: tokens of a step at most.
         observer: what is told of tokens, gaps and steps.
         prefixes: prompts that stay cached in ``blocks``; None: each is computed.
         swap: host memory for sequences that are preempted; None: they are computed again.
-        ranks: attention replicas that step together, with a share of the tokens each.
     """
 
-    def __init__(  # noqa: PLR0913  (what an engine has, one by one)
+    def __init__(
         self,
         times: StepTimes,
         blocks: Blocks,
@@ -47,15 +46,12 @@ class Instance:
         *,
         prefixes: PrefixCache | None = None,
         swap: Tier | None = None,
-        ranks: int = 1,
     ) -> None:
         self.times = times
         self.blocks = blocks
         self.policy = policy
         self.max_num_seqs = max_num_seqs
-        self.ranks = ranks
-        self.budget = max_num_batched_tokens // ranks
-        """Tokens of a rank's step at most."""
+        self.budget = max_num_batched_tokens
         self.observer = observer
         self.prefixes = prefixes
         self.cache = KvCache(blocks, policy, ceil(times.tokens_per_step), prefixes, swap)
@@ -88,6 +84,12 @@ class Instance:
         """Tokens, prompt and output, of the longest request that it can serve."""
         return self.cache.longest - self._spare
 
+    @property
+    def overflows(self) -> bool:
+        """The next decode step doesn't fit into the cache."""
+        blocks = self.blocks
+        return bool(blocks.growing) and not blocks.fits_after(self.batch.tokens_after(1))
+
     def cache_used(self, steps: int = 0) -> float:
         """Blocks in use ``steps`` decode steps on."""
         return self.blocks.used(self.batch.tokens_after(steps))
@@ -97,8 +99,7 @@ class Instance:
 
         Needs a decoding sequence.
         """
-        batch = self.batch
-        if self.blocks.growing and not self.blocks.fits_after(batch.tokens_after(1)):
+        if self.overflows:
             return self.clock
         steps, first, last = self._stretch()
         return self.clock + steps * (first + last) / 2
@@ -139,7 +140,7 @@ class Instance:
 
     def _prefill_step(self, work: Work) -> list[Sequence]:
         batch = self.batch
-        start = self.clock + self._moved()
+        start = self.clock + self.moved()
         chunks: list[Chunk] = []
         ended: list[Sequence] = []
         tokens = 0
@@ -189,7 +190,7 @@ class Instance:
         self.filling = False
         steps, first, last = self._stretch()
         begun = self.clock
-        start = begun + self._moved()
+        start = begun + self.moved()
         seconds = steps * (first + last) / 2
         if steps > 1 and start + seconds > limit:
             slope = (last - first) / (steps - 1)
@@ -221,7 +222,7 @@ class Instance:
             steps = max(1, int((reach - context) / growth) + 1)
         return steps, first, times.decode(slots, context + (steps - 1) * growth)
 
-    def _moved(self) -> float:
+    def moved(self) -> float:
         """The transfers that a step waits for."""
         seconds, self.cache.moving_s = self.cache.moving_s, 0.0
         return seconds
@@ -262,3 +263,21 @@ class Instance:
             sequence.preemptions += 1
             self.waiting.appendleft(sequence)
             self.observer.preempted(sequence, self.clock)
+
+    def keep(self, sequence: Sequence) -> float:
+        """Keep the cache of a prompt that has just ended; the blocks to give to `drop`."""
+        blocks, prefixes = self.blocks, self.prefixes
+        held = blocks.of(sequence.prompt) + blocks.fixed_of(sequence.prompt + 1)
+        if prefixes is not None:
+            match = prefixes.match(sequence)
+            prefixes.take(sequence, match)
+            held -= match.blocks
+            sequence.to_prefill = 0
+        blocks.held += held
+        return held
+
+    def drop(self, sequence: Sequence, held: float) -> None:
+        """Free what `keep` held."""
+        self.blocks.held -= held
+        if self.prefixes is not None:
+            self.prefixes.release([sequence])

@@ -93,14 +93,16 @@ class MeanField:
         self.asked = asked
         self.times = times
         self.users = users
+        self.ranks = ranks = bounds.ranks
         self.prompts = PromptSteps(
-            times, bounds.policy, bounds.budget, asked.prompt, users, asked.spread
+            times, bounds.policy, bounds.budget, asked.prompt, users, asked.spread, ranks
         )
         self.apart = not self.prompts.mixes
         steps = decode_steps(times, asked.output)
-        self.again = full * recomputed(asked, bounds, users / np.maximum(steps, 1.0))
+        ends = users / np.maximum(steps, 1.0) / ranks
+        self.again = full * recomputed(asked, bounds, ends)
         """Prompts that are computed for a request beside its own: of those who lost their cache."""
-        self.evicted = evicted(users, self.again)
+        self.evicted = ranks * evicted(users / ranks, self.again)
         """Sequences that decoded, lost their cache and wait for another."""
         self.steps = self._closed(steps)
 
@@ -205,12 +207,18 @@ class MeanField:
         decode = self.times.decode(decoding, context)
         met = np.maximum(met, 1e-6)
         count, weights = arriving(met)
-        filled = count * (1 + self.again)  # what ends leave is filled by those who lost their cache
+        # What ends leave is filled by those who lost their cache: on one rank, in fuller steps.
+        filled, times = count * (1 + self.again), 1 + 0 * self.again
+        if self.ranks > 1:
+            filled, times = count, 1 + self.again
         if self.apart:
             added = self.prompts.step(0 * decoding, context, filled)
+            idle = (1 - 1 / self.ranks) ** count  # chance that a rank has no prompt, and decodes
+            added = added - idle * np.minimum(decode, added)
         else:
             added = self.prompts.step(decoding, context, filled) - decode
-        return np.asarray(decode + prompts / met * np.sum(weights * added, axis=0))
+        rate = times * prompts / met
+        return np.asarray(decode + rate * np.sum(weights * added, axis=0))
 
     def _own(self, decoding: Array, met: Array) -> Array:
         """One's own prompt's step, beside Poisson ``met`` others, over the lengths of prompts."""

@@ -48,10 +48,11 @@ class PromptSteps:
     Args:
         times: of steps.
         policy: how steps are filled.
-        budget: tokens of a step at most.
+        budget: tokens of a step at most, on one rank.
         prompt: tokens of a prompt, by setting.
         beside: sequences that decode at most, by setting: of the chunks whose attention is priced.
         spread: standard deviation of prompts over their mean.
+        ranks: attention replicas that step together; whole prompts fit each of them.
     """
 
     times: ArraySteps
@@ -60,6 +61,7 @@ class PromptSteps:
     prompt: Array
     beside: Array
     spread: float = 0.0
+    ranks: int = 1
     one: Array = field(init=False)
     """Seconds of one prompt's attention, in all its chunks."""
     more: Array = field(init=False)
@@ -94,15 +96,16 @@ class PromptSteps:
         return self.policy.prefill == "mixed"
 
     def room(self, sequences: Array) -> Array:
-        """Prompt tokens that a step beside ``sequences`` holds."""
+        """Prompt tokens that a step beside ``sequences`` holds, on all ranks."""
+        budget = self.ranks * self.budget
         if not self.mixes:
-            return np.full_like(self.prompt, self.budget)
-        return np.maximum(self.budget - sequences * self.times.width, 1.0)
+            return np.full_like(self.prompt, budget)
+        return np.maximum(budget - sequences * self.times.width, 1.0)
 
     def per_step(self, sequences: Array) -> Array:
         """Prompts that fit into a step."""
         fit = self.room(sequences) / self.prompt
-        return fit if self.policy.chunked else whole(fit, self.spread)
+        return fit if self.policy.chunked else self.ranks * whole(fit / self.ranks, self.spread)
 
     def step(self, sequences: Array, each: Array, count: Array) -> Array:
         """Seconds for ``count`` prompts beside ``sequences``: of as many steps as they fill.

@@ -8,6 +8,7 @@ from math import inf
 from perfmodel.serving.instance import Instance
 from perfmodel.serving.metrics import BUFFER, Collector, Histogram
 from perfmodel.serving.occupancy import Occupancy
+from perfmodel.serving.ranks import Ranks
 from perfmodel.serving.sequence import Sequence
 
 Ended = Callable[[list[Sequence]], None]
@@ -107,11 +108,11 @@ class Watch:
         """``tokens`` came ``seconds`` after the ones before them."""
         self.recorder.gap(seconds, tokens)
 
-    def step(self, instance: Instance, start: float, prefill_tokens: int) -> None:
+    def step(self, instance: Instance | Ranks, start: float, prefill_tokens: int) -> None:
         """Steps ran from ``start`` to the engine's clock."""
         self.prefill_tokens += prefill_tokens
 
-    def runs(self, instance: Instance, start: float, ended: int, decodes: int) -> None:
+    def runs(self, instance: Instance | Ranks, start: float, ended: int, decodes: int) -> None:
         """Steps run, and have changed nothing yet."""
         first = last = instance.cache_used()
         if decodes > 1:
@@ -131,7 +132,7 @@ class Watch:
         """A request that came while a step ran waits for its end."""
         self._add((start, end, 0, 1, 0.0, 0.0))
 
-    def rests(self, instance: Instance, end: float) -> None:
+    def rests(self, instance: Instance | Ranks, end: float) -> None:
         """An engine that runs nothing has done so since its clock, whatever it holds."""
         used = instance.cache_used()
         if used or instance.waiting:

@@ -16,8 +16,9 @@ REMEMBERED = 100_000
 class Loaded(Protocol):
     """An engine as a router sees it."""
 
-    load: int
-    """Requests that were sent to it and haven't ended."""
+    @property
+    def load(self) -> int:
+        """Requests that were sent to it and haven't ended."""
 
 
 class Router(Protocol):

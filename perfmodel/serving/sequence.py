@@ -27,8 +27,10 @@ class Sequence:
     __slots__ = (
         "admitted_s", "arrival_s", "born", "finish_s", "finish_step", "first_s", "generated",
         "held", "hit_tokens", "in_host", "last_s", "node", "number", "output", "part",
-        "preemptions", "prefix", "prompt", "shared", "to_prefill",
+        "preemptions", "prefix", "prompt", "rank", "shared", "to_prefill",
     )  # fmt: skip
+    rank: int
+    """Which of an engine's ranks it belongs to; only where there are several."""
 
     def __init__(
         self,

@@ -20,7 +20,6 @@ from perfmodel.serving.pricing import Pricer
 from perfmodel.serving.recorder import Ended
 from perfmodel.serving.results import Simulation
 from perfmodel.serving.simulate import Disaggregation, simulate_engines
-from perfmodel.serving.step_times import StepTimes
 from perfmodel.serving.tables import TabulatedSteps
 from perfmodel.specs.deployment import Deployment
 from perfmodel.specs.engine_groups import Scheduler
@@ -97,10 +96,10 @@ def served(
     plan = make_plan(model, hardware, workload, deployment)
     device, runs, host = running(hardware, plan)
     pricer = Pricer(plan.model, plan, runs, host)
-    blocks = _blocks(plan, hardware)
+    blocks = kv_room(plan.model, hardware, plan).blocks
     one = TabulatedSteps(pricer, *contexts(plan, blocks()))
     ranks = plan.parallel.dp
-    times: StepTimes = one if ranks == 1 else LockstepSteps(one, ranks)
+    times = one if ranks == 1 else LockstepSteps(one, ranks)
     preset = plan.engine.scheduler
     caches = serving.prefix_caching
     if caches is None:
@@ -109,9 +108,8 @@ def served(
         times=times,
         blocks=blocks,
         policy=scheduling(serving, preset),
-        max_num_seqs=plan.limits.max_num_seqs * ranks,
-        max_num_batched_tokens=plan.limits.max_num_batched_tokens * ranks,
-        ranks=ranks,
+        max_num_seqs=plan.limits.max_num_seqs,
+        max_num_batched_tokens=plan.limits.max_num_batched_tokens,
         gpus=plan.parallel.gpus,
         prefixes=() if caches else None,
     )
@@ -123,12 +121,6 @@ def scheduling(serving: Serving, preset: Scheduler | None) -> Policy:
     if serving.scheduler is not None:
         return policy_named(serving.scheduler)
     return policy_named("chunked_mixed") if preset is None else policy_of(preset)
-
-
-def _blocks(plan: Plan, hardware: Hardware) -> Callable[[], Blocks]:
-    room = kv_room(plan.model, hardware, plan)
-    room = replace(room, capacity=room.capacity * plan.parallel.dp)
-    return room.blocks
 
 
 def contexts(plan: Plan, blocks: Blocks) -> tuple[int, int]:

@@ -88,7 +88,7 @@ class FastEngine:
         ranks = plan.parallel.dp
         if ranks == 1:
             return cls(case, one)
-        own = case.engine.max_num_batched_tokens / ranks
+        own = case.engine.max_num_batched_tokens
         budget = own if case.engine.policy.chunked else inf
         return cls(case, LockstepArrays(one, ranks, budget))
 
@@ -184,13 +184,7 @@ def steady_state_of(
     used = np.ones(level.size) if rate is not None else np.minimum(level, 1.0).ravel()
     level = np.maximum(level, 1.0) if rate is None else level
     asked = Asked(prompts.ravel(), outputs.ravel(), prompt_shape, output_shape)
-    bounds = Bounds(
-        case.engine.policy,
-        case.engine.max_num_seqs,
-        case.engine.max_num_batched_tokens,
-        case.engine.blocks(),
-        engine.times.width,
-    )
+    bounds = Bounds.of(case.engine, engine.times.width)
     _check_room(asked, bounds)
     states = [
         _state(part, bounds, engine.times, here, rate is None, requests_per_user)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from perfmodel.serving.instance import Instance
+    from perfmodel.serving.ranks import Ranks
     from perfmodel.serving.sequence import Sequence
 
 Chunk = tuple[int, int]
@@ -49,14 +50,14 @@ class Observer(Protocol):
     def gap(self, seconds: float, tokens: float) -> None:
         """``tokens`` came ``seconds`` after the ones before them."""
 
-    def runs(self, instance: Instance, start: float, ended: int, decodes: int) -> None:
+    def runs(self, instance: Instance | Ranks, start: float, ended: int, decodes: int) -> None:
         """Steps run from ``start`` to the instance's clock, told before what they change.
 
         So the instance shows what it holds meanwhile; ``ended`` prompts, in neither of its queues
         any more, end in them, and ``decodes`` of them decode.
         """
 
-    def step(self, instance: Instance, start: float, prefill_tokens: int) -> None:
+    def step(self, instance: Instance | Ranks, start: float, prefill_tokens: int) -> None:
         """Steps ran from ``start`` to the instance's clock."""
 
     def preempted(self, sequence: Sequence, now: float) -> None:

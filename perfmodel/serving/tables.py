@@ -248,7 +248,8 @@ class TabulatedSteps:
             seconds = _coarse(self._shared, tokens, self._price_shared)
         if rows or ended:
             seconds += _exact(self._head, rows + ended, self._price_head)
-        seconds += self._prompts_s(chunks)
+        if chunks:
+            seconds += self._prompts_s(chunks)
         if sequences:
             seconds += self._decoding_s(sequences, context)
         seconds += self._serial_s(sequences + len(chunks))

@@ -10,10 +10,12 @@ import numpy as np
 from perfmodel.serving.arrivals import ClosedLoop, Demand
 from perfmodel.serving.asked import Asked, Bounds
 from perfmodel.serving.lengths import Lengths
+from perfmodel.serving.lockstep import LockstepSteps
 from perfmodel.serving.open_loop import open_loop
 from perfmodel.serving.results import Simulation
 from perfmodel.serving.simulate import simulate_engines
 from perfmodel.serving.steady import State, closed_loop, drained
+from perfmodel.serving.step_arrays import LockstepArrays
 from tests.serving.toy import ToyTimes
 
 RUNNING = ["chunked_mixed", "inflight_no_evict", "prefill_first", "prefill_first_chunked"]
@@ -49,11 +51,11 @@ def asked(prompt: Lengths, output: Lengths, count: int = 1) -> Asked:
 
 
 def fast(made: Any, what: Asked, users: float | None = None, rate: float | None = None) -> State:
-    bounds = Bounds(
-        made.policy, made.max_num_seqs, made.max_num_batched_tokens, made.blocks(),
-        made.times.width,
-    )  # fmt: skip
-    times = ToyArrays(made.times)
+    alone: Any = made.times.one if isinstance(made.times, LockstepSteps) else made.times
+    bounds = Bounds.of(made, alone.width)
+    times: Any = ToyArrays(alone)
+    if made.ranks > 1:
+        times = LockstepArrays(times, made.ranks, made.max_num_batched_tokens)
     if rate is not None:
         return open_loop(what, bounds, times, np.array([float(rate)]))
     solve = drained if made.policy.prefill == "drained" else closed_loop

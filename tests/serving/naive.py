@@ -27,6 +27,10 @@ class Naive:
         self.clock = 0.0
         self.preemptions = 0
 
+    @property
+    def load(self) -> int:
+        return len(self.waiting) + len(self.prefilling) + len(self.running)
+
     def of(self, tokens: float) -> int:
         return -int(-tokens // self.block)
 
@@ -43,10 +47,7 @@ class Naive:
 
     def run(self, sent: list[tuple[float, int, int]]) -> list[tuple[int, float, float]]:
         ended: list[tuple[int, float, float]] = []
-        todo = [
-            {"number": n, "arrival": a, "prompt": p, "output": o, "made": 0, "left": p}
-            for n, (a, p, o) in enumerate(sent)
-        ]
+        todo = [request(n, *row) for n, row in enumerate(sent)]
         while len(ended) < len(sent):
             if not (self.waiting or self.prefilling or self.running):
                 self.clock = max(self.clock, todo[0]["arrival"])
@@ -54,13 +55,19 @@ class Naive:
                 self.waiting.append(todo.pop(0))
             self.preempt()
             chunks = self.fill()
+            self.clock += self.seconds(chunks)
             self.step(chunks)
-            for s in [s for s in self.running if s["made"] == s["output"]]:
-                self.running.remove(s)
-                ended.append((s["number"], s["first"], self.clock))
-            if not self.running:
-                self.filling = True
+            ended += self.leave()
         return sorted(ended)
+
+    def leave(self) -> list[tuple[int, float, float]]:
+        """Take out what has ended: number, times of first and last token."""
+        done = [s for s in self.running if s["made"] == s["output"]]
+        for s in done:
+            self.running.remove(s)
+        if not self.running:
+            self.filling = True
+        return [(s["number"], s["first"], self.clock) for s in done]
 
     def preempt(self) -> None:
         while self.running and self.used(1) > self.capacity:
@@ -100,13 +107,20 @@ class Naive:
             left -= size
         return chunks
 
-    def step(self, chunks: list[tuple[dict[str, Any], int]]) -> None:
-        decoding = list(self.running) if not chunks or self.policy.prefill == "mixed" else []
-        if not chunks:
-            self.filling = False
+    def decoding(self, chunks: list[tuple[dict[str, Any], int]]) -> list[dict[str, Any]]:
+        """What decodes in a step with these chunks."""
+        return list(self.running) if not chunks or self.policy.prefill == "mixed" else []
+
+    def seconds(self, chunks: list[tuple[dict[str, Any], int]]) -> float:
+        decoding = self.decoding(chunks)
         context = sum(s["prompt"] + s["made"] - 1 for s in decoding)
-        self.clock += self.times.mixed(len(decoding), context, [(n, 0) for _, n in chunks], 0)
-        for s in decoding:
+        return float(self.times.mixed(len(decoding), context, [(n, 0) for _, n in chunks], 0))
+
+    def step(self, chunks: list[tuple[dict[str, Any], int]]) -> None:
+        """What a step that has ended at the clock makes."""
+        if self.running and not chunks:
+            self.filling = False
+        for s in self.decoding(chunks):
             s["made"] += 1
         for s, size in chunks:
             s["left"] -= size
@@ -115,3 +129,44 @@ class Naive:
                 self.running.append(s)
                 s["made"] += 1
                 s.setdefault("first", self.clock)
+
+
+class NaiveRanks:
+    """Engines of which each request gets one, and whose steps end together."""
+
+    def __init__(self, ranks: list[Naive]) -> None:
+        self.ranks = ranks
+
+    def run(self, sent: list[tuple[float, int, int]]) -> list[tuple[int, float, float]]:
+        ended: list[tuple[int, float, float]] = []
+        todo = [request(n, *row) for n, row in enumerate(sent)]
+        clock, last = 0.0, -1
+        while len(ended) < len(sent):
+            if not any(rank.load for rank in self.ranks):
+                clock = max(clock, todo[0]["arrival"])
+            while todo and todo[0]["arrival"] <= clock:
+                turns = [(last + 1 + n) % len(self.ranks) for n in range(len(self.ranks))]
+                last = min(turns, key=lambda n: self.ranks[n].load)
+                self.ranks[last].waiting.append(todo.pop(0))
+            works = []
+            for rank in self.ranks:
+                rank.preempt()
+                works.append(rank.fill())
+            busy = [
+                (rank, work)
+                for rank, work in zip(self.ranks, works, strict=True)
+                if rank.running or work
+            ]
+            clock += max(rank.seconds(work) for rank, work in busy)
+            for rank, work in busy:
+                rank.clock = clock
+                rank.step(work)
+                ended += rank.leave()
+        return sorted(ended)
+
+
+def request(number: int, arrival: float, prompt: int, output: int) -> dict[str, Any]:
+    return {
+        "number": number, "arrival": arrival, "prompt": prompt, "output": output, "made": 0,
+        "left": prompt,
+    }  # fmt: skip

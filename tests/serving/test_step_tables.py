@@ -13,7 +13,7 @@ import pytest
 from perfmodel.inference.estimate import estimate
 from perfmodel.inference.mixed import step_cost
 from perfmodel.inference.step_sets import made_step
-from perfmodel.serving.lockstep import LockstepSteps
+from perfmodel.serving.lockstep import LockstepSteps, Share
 from perfmodel.serving.nodes import grid
 from perfmodel.serving.pricing import Pricer
 from perfmodel.serving.serve import Served, served
@@ -260,9 +260,13 @@ def test_one_replica_in_lockstep_is_alone():
     chunks = [(300, 0), (900, 128)]
     for sequences in (1, 17, 200):
         context = 1000.0 * sequences
-        assert one.decode(sequences, context) == times.decode(sequences, context)
-        assert one.linear_up_to(sequences, context) == times.linear_up_to(sequences, context)
-        told = one.mixed(sequences, context, chunks, 1)
+        share = Share(sequences, context, tuple(chunks), 1)
+        assert one.decode([share]) == times.decode(sequences, context)
+        steps, _, last = one.stretch([share], 10**6)
+        reach = times.linear_up_to(sequences, context)
+        assert context + (steps - 1) * sequences <= reach < context + steps * sequences
+        assert last == times.decode(sequences, context + (steps - 1) * sequences)
+        told = one.mixed([share])
         assert told == pytest.approx(times.mixed(sequences, context, chunks, 1), rel=1e-12)
 
 
@@ -270,6 +274,6 @@ def test_two_in_lockstep_are_the_fuller_one():
     times, pricer = tables("dense"), case("dense").pricer
     two, arrays = LockstepSteps(times, 2), LockstepArrays(PricedArrays(pricer, LONGEST), 2)
     # 5 sequences: 3 on one rank, each of 800 tokens.
-    assert two.decode(5, 4000.0) == times.decode(3, 2400.0)
+    assert two.decode([Share(2, 1600.0), Share(3, 2400.0)]) == times.decode(3, 2400.0)
     told = arrays.decode(np.array([5.0]), np.array([800.0]))
     assert told[0] == pytest.approx(times.decode(3, 2400.0), rel=1e-12)

@@ -23,10 +23,12 @@ class ToyTimes:
     tokens_per_step: float = 1
     width: int = 1
 
-    def decode(self, sequences: int, context: float) -> float:
+    def decode(self, sequences: int, context: float, everywhere: int = 0) -> float:
         return self.base + self.per_sequence * sequences + self.per_context * context
 
-    def mixed(self, sequences: int, context: float, chunks: list[Chunk], ended: int) -> float:
+    def mixed(
+        self, sequences: int, context: float, chunks: list[Chunk], ended: int, everywhere: int = 0
+    ) -> float:
         beside = self.decode(sequences, context) if sequences else 0.0
         return beside + self.per_prompt * sum(size for size, _ in chunks)
 

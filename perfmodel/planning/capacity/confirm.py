@@ -84,13 +84,13 @@ def _settings(found: Confirmed, question: Question) -> Iterator[Candidate]:
     if failed is None or base.serving.disaggregate:
         return
     limit = strain(failed.level, question.promised)[2]
-    engine, ranks = base.case.engine, base.case.plan.parallel.dp
+    engine = base.case.engine
     if "max_num_seqs" not in question.fixed and limit in {"tpot", "e2e"}:
-        most = _largest_batch(base, question) // ranks // MULTIPLE * MULTIPLE
-        if MULTIPLE <= most < engine.max_num_seqs // ranks and _waits_little(found, question):
+        most = _largest_batch(base, question) // engine.ranks // MULTIPLE * MULTIPLE
+        if MULTIPLE <= most < engine.max_num_seqs and _waits_little(found, question):
             yield from _made(base, max_num_seqs=most)
     if "max_num_batched_tokens" not in question.fixed and engine.policy.chunked:
-        budget = engine.max_num_batched_tokens // ranks
+        budget = engine.max_num_batched_tokens
         for factor in (2, 0.5) if limit == "ttft" else (0.25, 2):
             yield from _made(base, max_num_batched_tokens=int(budget * factor))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from perfmodel.serving.lockstep import LockstepSteps, Share
 from perfmodel.serving.step_times import Chunk, StepTimes
 
 
@@ -26,3 +29,24 @@ class MeteredSteps:
         alone = self._one.decode(sequences, context) if sequences else 0.0
         self.prefill_s += max(seconds - alone, 0.0)
         return seconds
+
+
+class MeteredLockstep(LockstepSteps):
+    """The same of ranks that step together: a prompt on one of them keeps all waiting."""
+
+    def __init__(self, times: LockstepSteps) -> None:
+        super().__init__(times.one, times.ranks)
+        self.prefill_s = 0.0
+
+    def mixed(self, shares: Sequence[Share]) -> float:
+        """Seconds of a step in which some rank computes chunks of prompts."""
+        seconds = super().mixed(shares)
+        decodes = any(share.sequences for share in shares)
+        alone = self.decode(shares) if decodes else 0.0
+        self.prefill_s += max(seconds - alone, 0.0)
+        return seconds
+
+
+def metered(times: StepTimes | LockstepSteps) -> MeteredSteps | MeteredLockstep:
+    """``times``, metered."""
+    return MeteredLockstep(times) if isinstance(times, LockstepSteps) else MeteredSteps(times)

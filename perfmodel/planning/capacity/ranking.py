@@ -138,9 +138,7 @@ def _asked(candidate: Candidate, question: Question) -> tuple[Asked, float, Arra
     prompt, output = (np.array([tokens]) for tokens in question.tokens)
     asked = Asked(prompt, output, np.ones(1), np.ones(1))
     engine = candidate.case.engine
-    bounds = Bounds(
-        engine.policy, engine.max_num_seqs, engine.max_num_batched_tokens, engine.blocks()
-    )
+    bounds = Bounds.of(engine)
     most = max(1.0, float(held(asked, bounds)[0][0]))
     steps = float(decode_steps(FastEngine.of(candidate.case).times, output)[0])
     return asked, steps, np.unique(np.floor(np.geomspace(1, most, USERS) + 1e-9))
@@ -163,7 +161,7 @@ def _prefill_s(candidate: Candidate, question: Question) -> tuple[float, float]:
     pricer, ranks = candidate.case.pricer, candidate.case.plan.parallel.dp
     cached = _found(candidate, question)
     new = max(question.tokens[0] - cached, 1.0)
-    budget = candidate.case.engine.max_num_batched_tokens / ranks
+    budget = float(candidate.case.engine.max_num_batched_tokens)
     several = max(1.0, budget // new)
 
     def of(count: float) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from perfmodel.planning.capacity.candidates import Candidate
-from perfmodel.planning.capacity.metered import MeteredSteps
+from perfmodel.planning.capacity.metered import metered
 from perfmodel.planning.capacity.question import Question
 from perfmodel.planning.capacity.requests import ClassLatencies, demand_of
 from perfmodel.planning.capacity.sizing import Level
@@ -46,7 +46,7 @@ class Trial:
         self.candidate = candidate
         self._question = question
         self._e2e_s = e2e_s
-        self._times = MeteredSteps(candidate.case.engine.times)
+        self._times = metered(candidate.case.engine.times)
         engine = replace(candidate.case.engine, times=self._times)
         self._case = replace(candidate.case, engine=engine)
         self.runs = 0

@@ -1,7 +1,10 @@
 """Prefill's part of what steps take, on an engine whose step times are a formula."""
 
-from perfmodel.planning.capacity.metered import MeteredSteps
-from perfmodel.serving.arrivals import Demand, OpenLoop
+from dataclasses import replace
+
+from perfmodel.planning.capacity.metered import MeteredLockstep, MeteredSteps, metered
+from perfmodel.serving.arrivals import ClosedLoop, Demand, OpenLoop
+from perfmodel.serving.lockstep import LockstepSteps, Share
 from perfmodel.serving.simulate import simulate_engines
 from tests.serving.toy import ToyTimes, engine
 
@@ -25,3 +28,17 @@ def test_all_prompts_of_a_run_are_counted_once():
         simulate_engines(demand, engine(times, policy))
         # 50 prompts of 100 tokens at 1 ms each, however they meet decodes
         assert abs(times.prefill_s - 5.0) < 1e-9
+
+
+def test_a_prompt_on_one_rank_keeps_all_waiting():
+    one = ToyTimes(base=1.0, per_sequence=0.1, per_prompt=0.01)
+    times = metered(LockstepSteps(one, 2))
+    assert isinstance(times, MeteredLockstep)
+    # The rank with the prompt takes 1 + 0.1·2 + 0.01·50 = 1.7, and 1.3 pass where both decode.
+    assert times.mixed([Share(3, 90.0), Share(2, 60.0, ((50, 0),), 1)]) == 1.7
+    assert abs(times.prefill_s - 0.4) < 1e-12
+    # Requests that never meet: 50 prompts of 100 tokens at 1 ms each.
+    times = MeteredLockstep(LockstepSteps(ToyTimes(base=0.01, per_prompt=0.001), 2))
+    demand = Demand(ClosedLoop(1), prompt=100, output=5, requests=50)
+    simulate_engines(demand, replace(engine(), times=times))
+    assert abs(times.prefill_s - 5.0) < 1e-9
