@@ -89,7 +89,9 @@ def _rows(price: Callable[[Array], Quantity], nodes: Array, beside: Array) -> It
         return np.broadcast_to(np.asarray(price(at)), at.shape)
 
     at, values = refined(priced, nodes, beside, MISSED)
-    return zip(at.tolist(), values.tolist(), strict=True)
+    alike = bool((at == at[0]).all())  # lines that share their nodes share one list of them
+    places = [at[0].tolist()] * len(at) if alike else at.tolist()
+    return zip(places, values.tolist(), strict=True)
 
 
 def _along(row: Row, cached: float) -> float:

@@ -163,7 +163,9 @@ class AttentionPrefill:
         masked = np.where(tiles.cut, v["cx"] * 128, 0.0)
         start = v["tp"] * (width / 128) ** v["hp"] * us
         prefix = column(shapes, "prefix_len")
-        splittable = tiles.walked if self.kernel in SPLITTING else prefix
+        splittable = tiles.walked
+        if self.kernel not in SPLITTING:  # and never more than a window leaves
+            splittable = np.minimum(prefix, tiles.walked)
         splits = np.clip(chip.sm_count / tiles.units, 1.0, np.maximum(1.0, splittable / SPLIT))
         unit = start + (tiles.walked + masked) / splits * key
         load = tiles.units * splits / chip.sm_count
