@@ -140,7 +140,9 @@ class Batch:
                 sequence.finish_s = start + seconds
         self._tell_first(start + first, each)
         if steps > 1:
-            self._tell_stretch(steps - 1, first, seconds - first, late)
+            # Sequences that end have told their last step already.
+            told = len(done) if self.per_step != 1 else 0
+            self._tell_stretch(steps - 1, first, seconds - first, (late, running, told))
         self._last = [(running - len(done), start + seconds)] if running > len(done) else []
         return done
 
@@ -181,24 +183,34 @@ class Batch:
         """The gaps that a step closes; the tokens of one sequence share its gap evenly."""
         for count, last in self._last:
             if count:
-                self._gap((end - last) / self.per_step, count * each)
+                self._gap((end - last) / each, count * each)
 
-    def _tell_stretch(self, steps: int, first: float, seconds: float, tokens: int) -> None:
-        """``tokens`` that came in ``steps`` steps after the first, each longer than the last."""
+    def _tell_stretch(
+        self, steps: int, first: float, seconds: float, counts: tuple[int, int, int]
+    ) -> None:
+        """Gaps of ``steps`` steps after the first, each longer than the last.
+
+        ``counts``: tokens that came in them, to how many sequences, and of how many the last step
+        is told.
+        """
+        tokens, running, fewer = counts
+        if not tokens:
+            return
+        share = (steps * running - fewer) / tokens  # steps from a token to the next
         mean = seconds / steps
         # The k-th takes first + k·slope, so that all take steps·first + slope·steps·(steps + 1)/2.
         slope = 2 * (mean - first) / (steps + 1)
         pieces = min(steps, int(abs(slope) * steps / (SPREAD * first)) + 1)
         if pieces == 1:
-            self._gap(mean / self.per_step, tokens)
+            self._gap(mean * share, tokens)
             return
         told = given = 0
         for piece in range(1, pieces + 1):
             until = steps * piece // pieces
-            share = tokens * until // steps
+            upto = tokens * until // steps
             middle = first + slope * (told + 1 + until) / 2
-            self._gap(middle / self.per_step, share - given)
-            told, given = until, share
+            self._gap(middle * share, upto - given)
+            told, given = until, upto
 
     def leavers(self, done: list[Sequence]) -> list[Sequence]:
         """Those whose slots become free when ``done`` have ended; they are taken out."""

@@ -228,17 +228,21 @@ def test_speculation_gives_more_tokens_a_step():
     (one,) = drive(instance, requests((0.0, 4, 8)))
     assert one.finish_s == 2 + 3
     assert told.tokens == 7
-    # A step's tokens share it, 2.5 on average; of the last 3 those 2 that were asked for.
-    assert told.seconds == pytest.approx(3 / 2.5 + 2 / 2.5 + 1)
+    # A step's tokens share it: 3, 2 and, of the last 3, the 2 that were asked for.
+    assert told.seconds == pytest.approx(3)
+    assert sorted(gap for gap, _ in told.gaps) == pytest.approx([1 / 3, 1 / 2, 1 / 2])
 
 
-@pytest.mark.parametrize("outputs", [(2, 2, 2), (2, 3, 9), (4, 2, 30)])
-def test_gaps_under_speculation_last_as_long_as_the_tokens_took(outputs: tuple[int, ...]):
-    # At 2 tokens a step no step gives more or less than the mean, but for the last ones.
-    instance, told = engine(times=Times(per_step=2, width=2))
-    done = drive(instance, requests(*((0.75 * n, 8, o) for n, o in enumerate(outputs))))
-    assert told.tokens == sum(output - 1 for output in outputs)
-    assert told.seconds == pytest.approx(sum(s.finish_s - s.first_s for s in done))
+@pytest.mark.parametrize("per_step", [2, 2.44, 2.5, 3.1])
+@pytest.mark.parametrize("apart_s", [0.0, 3.0, 400.0])
+def test_gaps_under_speculation_last_as_long_as_the_tokens_took(per_step: float, apart_s: float):
+    instance, told = engine(times=Times(per_step=per_step, width=4, prompt=1 / 16), budget=512)
+    lengths = [(8 + 13 * n % 90, 2 + 7 * n % 60) for n in range(40)]
+    rows = requests(*((apart_s * n, *both) for n, both in enumerate(lengths)))
+    done = drive(instance, rows)
+    assert told.tokens == sum(output - 1 for _, output in lengths)
+    took = sum(s.finish_s - s.first_s for s in done)
+    assert told.seconds == pytest.approx(took, rel=0.001)
 
 
 def test_drafts_take_their_part_of_the_budget():
