@@ -12,8 +12,8 @@ import numpy as np
 
 from perfmodel.serving.asked import Asked, Bounds
 from perfmodel.serving.pricing import Array
+from perfmodel.serving.roots import bisected
 
-HALVINGS = 26
 EVEN = 1e-6
 """Tokens over which a single length is spread, so that a density can stand for it."""
 
@@ -44,11 +44,7 @@ def highest(asked: Asked, bounds: Bounds, most: Array) -> Array:
     binds = falls(asked, bounds, most)[0] > 1
     if not np.any(binds):
         return most
-    low, high = np.ones_like(most), most
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        beyond = falls(asked, bounds, middle)[0] > 1
-        low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
+    low = bisected(lambda at: falls(asked, bounds, at)[0] - 1, np.ones_like(most), most)
     return np.where(binds, np.maximum(low, 1.0), most)
 
 

@@ -8,19 +8,16 @@ enters; the times of steps follow once b and λ are known. docs/mean-field.md de
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from perfmodel.serving.asked import Asked, Bounds
+from perfmodel.serving.closed_steps import closed, decode_steps
 from perfmodel.serving.eviction import evicted, recomputed
 from perfmodel.serving.pricing import Array
-from perfmodel.serving.prompt_steps import PromptSteps, arriving, meeting, steps_to_first
+from perfmodel.serving.prompt_steps import PromptSteps, arriving, meeting
 from perfmodel.serving.step_arrays import ArraySteps
-
-HALVINGS = 26
-"""Of the interval that a steady state lies in: to 1e-8 of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,39 +33,6 @@ class Seen:
         """From admission to the last token."""
         decodes = np.where(output > 1, self.tpot_s * (output - 1), 0.0)
         return np.asarray(self.ttft_s + decodes)
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """The steps of an engine that holds ``users``, by setting."""
-
-    users: Array
-    decoding: Array
-    """Sequences that decode, on average."""
-    steps: Array
-    """Z: steps in which a request decodes."""
-    waits: Array
-    """Steps from admission to the first token."""
-    budget_use: Array
-    """Share of the room for prompts that they fill."""
-
-
-def decode_steps(times: ArraySteps, output: Array) -> Array:
-    """Steps in which a sequence decodes: (O − 1)/tokens_per_step, the last one not in full use."""
-    gained = times.tokens_per_step
-    steps = (output - 1) / gained + (1 - 1 / gained) / 2
-    result: Array = np.where(output > 1, np.maximum(steps, 1.0), 0.0)
-    return result
-
-
-def bisected(excess: Callable[[Array], Array], high: Array) -> Array:
-    """The root of a rising function on (0, high); ``high`` where it stays negative."""
-    low = 0 * high
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        beyond = excess(middle) > 0
-        low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
-    return (low + high) / 2
 
 
 class MeanField:
@@ -104,41 +68,7 @@ class MeanField:
         """Prompts that are computed for a request beside its own: of those who lost their cache."""
         self.evicted = ranks * evicted(users / ranks, self.again)
         """Sequences that decoded, lost their cache and wait for another."""
-        self.steps = self._closed(steps)
-
-    def _closed(self, steps: Array) -> Steps:
-        """The steps of a closed loop. No time enters."""
-        users = self.users
-        if self.apart:
-            return self._closed_apart(steps)
-        others = (users - 1) / users
-
-        def taken(ends: Array) -> tuple[Array, Array]:
-            service = 1 / self.prompts.per_step(ends * steps)
-            use = ends * service * (1 + self.again)
-            waits = steps_to_first(service, np.minimum(use * others, 1.0))
-            return np.where(use > 1, np.inf, waits), use
-
-        ends = bisected(lambda at: at * (steps + taken(at)[0]) - users, users / (steps + 1))
-        waits, use = taken(ends)
-        fits = np.isclose(ends * (steps + waits), users, rtol=1e-5)  # else the budget is full
-        return Steps(users, ends * steps, steps, np.where(fits, waits, users / ends - steps), use)
-
-    def _closed_apart(self, steps: Array) -> Steps:
-        """Where prompts go before: a decode step has all users.
-
-        The budget's use is prompts per step of any kind over those that one holds: λ = A/Z prompts
-        and a decode step take turns. Nobody decodes where outputs have one token: users go round
-        through prompts' steps, each with as many as fit.
-        """
-        users, fit = self.users, self.prompts.per_step(0 * self.users)
-        decodes = steps > 0
-        decoding = np.where(decodes, users, 0.0)
-        ends = users / np.maximum(steps, 1.0)
-        turns = np.maximum(ends / fit, -np.expm1(-ends))
-        use = np.where(decodes, ends / fit / (1 + turns), np.minimum(users / fit, 1.0))
-        waits = np.where(decodes, 1.0, np.maximum(users / fit, 1.0))
-        return Steps(users, decoding, steps, waits, use)
+        self.steps = closed(self.prompts, users, steps, self.again)
 
     @property
     def period(self) -> Array:

@@ -17,7 +17,7 @@ LEVELS = 10
 
 BUSY = 0.75
 """Share of the most that is served from which on waits are known roughly, where requests decode."""
-PROMPTS = 0.4
+LEAST_BUSY = 0.4
 """The least part of `BUSY`, where prompts are most of a request: they queue alone."""
 
 
@@ -35,8 +35,8 @@ def open_loop(asked: Asked, bounds: Bounds, times: ArraySteps, rate: Array) -> S
     X(n) requests per second, those of the closed loop of n users; with more than it holds, as many
     as with the most. The chance of n users is then that of a birth-death process with births at
     ``rate``. A request that comes while steps run waits for the end of one, and isn't running yet;
-    what is in the queue is
-    scaled from exponential services to the spread of these by (1 + c²)/2, exact at one place.
+    what is in the queue is scaled from exponential services to the spread of these by (1 + c²)/2,
+    exact at one place.
     """
     most, why = held(asked, bounds)
     cache = np.asarray(why == "kv")
@@ -68,7 +68,7 @@ def open_loop(asked: Asked, bounds: Bounds, times: ArraySteps, rate: Array) -> S
         kv_utilisation=kv_share(asked, bounds, running),
         limited_by=np.where(saturated, why, "rate"),
         saturated=saturated,
-        near_limit=rate >= BUSY * capacity * np.maximum(decodes, PROMPTS),
+        near_limit=rate >= BUSY * capacity * np.maximum(decodes, LEAST_BUSY),
         ttft_burst_s=nothing,
         bench_ttft_s=nothing,
         bench_tpot_s=nothing,

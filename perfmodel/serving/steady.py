@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from perfmodel.serving.admission import admitted, kv_share
 from perfmodel.serving.asked import Asked, Bounds
-from perfmodel.serving.mean_field import MeanField, decode_steps
+from perfmodel.serving.closed_steps import decode_steps
+from perfmodel.serving.mean_field import MeanField
 from perfmodel.serving.pricing import Array
 from perfmodel.serving.step_arrays import ArraySteps
 

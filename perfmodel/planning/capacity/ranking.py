@@ -16,7 +16,7 @@ from perfmodel.planning.capacity.candidates import Candidate
 from perfmodel.planning.capacity.question import Question
 from perfmodel.serving.admission import held
 from perfmodel.serving.asked import Asked, Bounds
-from perfmodel.serving.mean_field import decode_steps
+from perfmodel.serving.closed_steps import decode_steps
 from perfmodel.serving.steady_state import FastEngine, steady_state_of
 
 Array = NDArray[np.float64]
