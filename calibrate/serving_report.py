@@ -16,9 +16,9 @@ from calibrate.score import Score
 from calibrate.serving_check import Predicted, Predictor, group_scores, score_of
 from calibrate.serving_fit import Response, fit_numbers, responses
 from calibrate.serving_flags import flags_of
-from calibrate.serving_protocols import Outcome, outcomes
+from calibrate.serving_protocols import Outcome, outcome, outcomes
 from calibrate.serving_table import Row, read_serving
-from calibrate.serving_transfer import deployment
+from calibrate.serving_transfer import deployment, grouped
 
 GOALS = {
     "no serving data": ("10/25", "–"),
@@ -175,13 +175,19 @@ A TPOT alone can't tell slow prompts from slow decoding: one factor on all kerne
 as before, gave a TTFT of 17.9 / 36 on unseen points, worse than nothing fitted.
 
 Four points drawn over all tp can't do much better: three numbers fitted on all rows of a
-deployment, those that are scored among them, leave 3.6 / 12. They want other values at each tp,
+deployment, those that are scored among them, leave {in_sample}. They want other values at each tp,
 and some campaigns have steps that no number of a preset makes: under TensorRT-LLM a request of
 Llama-3.1-8B with a prompt of 1,024 tokens takes 9 (tp 4) and 10 ms (tp 8) more than predicted in
 the median, one of 2,048 or 4,096 none; of Qwen3-32B at tp 8 13, 7 and -3 ms. So measure at the tp
 that you serve with: few and many users, each with short and long prompts. Points
 at which the numbers show most (optimal design) did worse than random ones.
 """
+
+
+def _in_sample(rows: Sequence[Response]) -> str:
+    """TPOT's errors where all rows of a deployment are fitted on, and scored."""
+    tpot = outcome("in sample", ((group, group) for group in grouped(rows))).tpot
+    return f"{tpot.median:.1f} / {tpot.p90:.0f}"
 
 
 def page(rows: Sequence[Row], flags: Sequence[str], made: Sequence[Response | Predicted]) -> str:
@@ -193,7 +199,7 @@ def page(rows: Sequence[Row], flags: Sequence[str], made: Sequence[Response | Pr
         HEAD,
         f"{len(rows)} rows, {sum(bool(f) for f in flags)} flagged, {_without(reasons)}.",
         "", "## Goals", "",
-        HOW, *_protocols(outcomes(clean)), "", FINDINGS,
+        HOW, *_protocols(outcomes(clean)), "", FINDINGS.format(in_sample=_in_sample(clean)),
         "## Nothing fitted, by group", "", *_groups([r.predicted for r in clean]), "",
         "TTFT of fixed lengths makes no claim: it holds waits that the settings don't explain.",
         "", "## By deployment, and what three numbers would give (in sample)", "",
